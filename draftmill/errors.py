@@ -1,0 +1,69 @@
+"""Every error draftmill raises on purpose, named by who must act.
+
+    DraftmillError
+    ├── RecipeError      the author of the recipe or of the command line   exit 2
+    ├── SourceError      the owner of the prompt files                     exit 1
+    ├── GateRefused      the operator of the inference server              exit 4
+    ├── RunStopped       nobody: the run ended before all rows were asked  exit 5
+    ├── DatasetError     the owner of the dataset or of its storage        exit 1
+    └── MissingPart      the person who installed draftmill                exit 1
+
+A message has four parts: what failed, the value, what was expected, what to do.
+Faults of single rows are values (`records.Reason`, `records.Fault`), never
+exceptions. All of them survive pickling, since Prefect may store them.
+"""
+
+from __future__ import annotations
+
+
+class DraftmillError(Exception):
+    """The root. `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, value: object, expected: str, remedy: str) -> None:
+        super().__init__(what, value, expected, remedy)
+        self.what = what
+        self.value = value
+        self.expected = expected
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  got:      {self.value}\n  expected: {self.expected}\n  to do:    {self.remedy}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.what, str(self.value), self.expected, self.remedy))
+
+
+def _rebuild(kind: type[DraftmillError], what: str, value: str, expected: str, remedy: str) -> DraftmillError:
+    return kind(what, value=value, expected=expected, remedy=remedy)
+
+
+class RecipeError(DraftmillError):
+    """The recipe or the command line asks for something that cannot be."""
+
+    exit_code = 2
+
+
+class SourceError(DraftmillError):
+    """The prompt files are missing, empty or unreadable as a whole."""
+
+
+class GateRefused(DraftmillError):
+    """The inference server is not the one the recipe describes, or not there."""
+
+    exit_code = 4
+
+
+class RunStopped(DraftmillError):
+    """The run ended before all rows were asked; what was finished is kept."""
+
+    exit_code = 5
+
+
+class DatasetError(DraftmillError):
+    """The dataset's own objects are not what its manifest says, or cannot be written."""
+
+
+class MissingPart(DraftmillError):
+    """An optional part (the embedded engine, say) is not installed."""

@@ -1,0 +1,362 @@
+"""A recipe: one YAML file that says a whole run.
+
+YAML (or the form of Prefect's UI) in, a frozen `Recipe` out. Every value is
+checked here, before anything is read or sent; unknown keys are refused, with
+the known ones named. Fields marked (identity) are part of a row's key: a change
+asks the rows anew. All others may change without touching what is finished.
+
+Relative paths are relative to the folder the command runs in.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from draftmill import plugins
+from draftmill.errors import RecipeError
+
+
+def _yaml_off(value: Any) -> Any:
+    # YAML 1.1 reads a bare `off` as false.
+    return "off" if value is False else value
+
+
+def _no_boolean(value: Any) -> Any:
+    # Python's True is 1, and YAML 1.1 reads a bare `on` or `yes` as true.
+    if isinstance(value, bool):
+        raise ValueError("Input should be a number, not true or false")
+    return value
+
+
+def _no_credentials(value: str) -> str:
+    if "://" in value and "@" in urlsplit(value).netloc:
+        raise ValueError("a URL must not carry credentials: it is stored with the dataset")
+    return value
+
+
+Off = Annotated[Literal["off"], BeforeValidator(_yaml_off)]
+Int = Annotated[int, BeforeValidator(_no_boolean)]
+Float = Annotated[float, BeforeValidator(_no_boolean)]
+Location = Annotated[str, Field(min_length=1), AfterValidator(_no_credentials)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Prompts(_Part):
+    """Where the prompts come from and which of them become rows."""
+
+    path: Location | Annotated[list[Location], Field(min_length=1)] = Field(
+        description="File, folder, glob or URL, or a list of them."
+    )
+    format: str = Field("auto", description="auto, or a name from the sources shelf.")
+    fields: dict[str, str] = Field(
+        default_factory=dict, description="For odd column names: {messages: dialogue, id: uuid}."
+    )
+    split: str = Field("train", description="Split of a Hugging Face folder.")
+    limit: Int | None = Field(None, ge=1, description="Only the first N prompts; null = all.")
+    turns: Literal["last", "all"] = Field("last", description="last: one completion after the last user turn.")
+    special_text: Literal["keep", "reject"] = Field(
+        "keep", description="Text in content that becomes control ids: keep (counted) or reject the prompt."
+    )
+    min_room: Int = Field(256, ge=1, description="Tokens a prompt must leave for the answer, else prompt_too_long.")
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.path] if isinstance(self.path, str) else list(self.path)
+
+
+class Model(_Part):
+    """The target model, its tokenizer and its chat template."""
+
+    name: str = Field(min_length=1, description="What the server must serve. (identity)")
+    revision: str | None = Field(None, description="The weights' revision; null for a local model only. (identity)")
+    quantization: str | None = Field(None, description="For example fp8. (identity)")
+    context_length: Int = Field(ge=16, description="Tokens of prompt and answer together.")
+    tokenizer: str | None = Field(
+        None, description="Folder or hub id; null = name; 'embedded' = the embedded engine's own, built from its GGUF."
+    )
+    tokenizer_revision: str | None = Field(None, description="null = revision; a hub id needs one of them.")
+    chat_template: str | None = Field(None, description="A file, in place of the tokenizer's own template.")
+    template_kwargs: dict[str, Any] = Field(default_factory=dict, description="For the template: {thinking: true}.")
+    date: dt.date | Literal["today"] | None = Field(
+        None, description="The date templates print; templates that print one are refused without it."
+    )
+    trust_remote_code: bool = Field(
+        False, description="Allow the tokenizer's own Python code. Needs a pinned revision."
+    )
+
+
+class Sampling(_Part):
+    """How the model samples. Every value is sent, so that no server default applies."""
+
+    temperature: Float = Field(ge=0, le=10, description="0 = greedy. (identity)")
+    top_p: Float = Field(gt=0, le=1, description="Nucleus. (identity)")
+    max_new_tokens: Int = Field(
+        ge=1, description="Budget of an answer in tokens. Raised: only rows cut by length anew."
+    )
+    top_k: Int = Field(-1, ge=-1, description="-1 = off. (identity)")
+    min_p: Float = Field(0, ge=0, le=1, description="(identity)")
+    repetition_penalty: Float = Field(1, gt=0, le=2, description="1 = off. (identity)")
+    presence_penalty: Float = Field(0, ge=-2, le=2, description="0 = off. (identity)")
+    frequency_penalty: Float = Field(0, ge=-2, le=2, description="0 = off. (identity)")
+    stop_token_ids: list[Annotated[Int, Field(ge=0)]] = Field(default_factory=list, description="(identity)")
+    samples: Int = Field(1, ge=1, le=1024, description="Answers per prompt.")
+
+    @field_validator("top_k")
+    @classmethod
+    def _top_k(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("top_k is -1 (off) or at least 1; servers refuse 0")
+        return value
+
+    @model_validator(mode="after")
+    def _greedy_once(self) -> Sampling:
+        if self.samples > 1 and self.temperature == 0:
+            raise ValueError("samples > 1 at temperature 0 would store the same answer again; raise the temperature")
+        return self
+
+
+class Engine(_Part):
+    """The inference servers and how hard they are driven."""
+
+    kind: str = Field("sglang", description="A name from the engines shelf.")
+    urls: list[str] = Field(default=["http://127.0.0.1:30000"], min_length=1, description="One URL per server.")
+    api_key_env: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="The name of an environment variable, never the key itself.",
+    )
+    in_flight: Int = Field(256, ge=1, le=65536, description="Requests at once, per URL.")
+    retries: Int = Field(5, ge=0, le=100, description="Of one row.")
+    wait_s: Float = Field(600, ge=0, description="Seconds the gate waits for a server that does not answer yet.")
+
+    @field_validator("kind")
+    @classmethod
+    def _kind(cls, value: str) -> str:
+        return _plugin_name("engines", value)
+
+    @field_validator("urls")
+    @classmethod
+    def _urls(cls, urls: list[str]) -> list[str]:
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError(
+                    f"an engine's URL begins with http:// or https://, got {parts.scheme or 'no scheme'!r}"
+                )
+            if parts.username or parts.password:
+                raise ValueError("an engine's URL must not carry credentials; use api_key_env")
+        return [url.rstrip("/") for url in urls]
+
+
+class Breaker(_Part):
+    """Stops a run whose answers are mostly wrong before it has cost a night."""
+
+    share: Float = Field(0.2, gt=0, le=1, description="Share of bad rows in the window that stops the run.")
+    window: Int = Field(200, ge=1, description="Finished rows looked at.")
+
+
+class Recipe(_Part):
+    """A complete written run."""
+
+    dataset: Location = Field(description="Folder or s3://bucket/prefix.")
+    prompts: Prompts
+    model: Model
+    sampling: Sampling
+    variants: None = Field(None, description="Several ways of asking; not in this version.")
+    engine: Engine = Field(default_factory=Engine)
+    structure: str = Field("auto", description="auto, plain, or a name from the structures shelf.")
+    degenerate: Literal["auto"] | Off | Annotated[Int, Field(ge=16)] = Field(
+        "auto", description="Ids at an answer's end that a repeated cycle may cover; auto = 256; off."
+    )
+    breaker: Breaker | Off = Field(default_factory=Breaker, description="Or off.")
+    chunk_rows: Literal["auto"] | Annotated[Int, Field(ge=1)] = Field(
+        "auto", description="Rows per chunk (a Prefect task); auto = max(256, rows / 240)."
+    )
+    removed: Literal["keep", "drop"] = Field("keep", description="Rows whose prompt is gone from the source.")
+    on_truncated: Literal["keep", "quarantine"] = Field("keep", description="Rows cut by length.")
+    keep_messages: bool = Field(True, description="The source's messages as a column.")
+
+    @field_validator("structure")
+    @classmethod
+    def _structure(cls, value: str) -> str:
+        return value if value == "auto" else _plugin_name("structures", value)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Recipe:
+        if self.prompts.turns == "all":
+            raise ValueError("prompts.turns: only 'last' is known to this version")
+        if self.prompts.format != "auto":
+            _plugin_name("sources", self.prompts.format)
+        if self.sampling.max_new_tokens >= self.model.context_length:
+            raise ValueError("sampling.max_new_tokens must be less than model.context_length")
+        return self
+
+    @property
+    def label(self) -> str:
+        """The dataset's last path segment: what runs are called."""
+        return self.dataset.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _plugin_name(shelf: str, name: str) -> str:
+    known = plugins.names(shelf)
+    if name not in known:
+        raise ValueError(f"{name!r} is not on the shelf {shelf}; known: {', '.join(known)}")
+    return name
+
+
+def load_recipe(path: str | Path, assignments: tuple[str, ...] = ()) -> Recipe:
+    """The recipe in a YAML file, with `key=value` assignments of the command line on top.
+
+    Raises RecipeError when the file is missing, is not YAML, has an unknown key or a wrong value.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise RecipeError(
+            "no such recipe", value=path, expected="a YAML file", remedy="see deployments/recipes/ for complete ones"
+        )
+    try:
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(
+            f"{path} is not YAML", value=_yaml_words(error), expected="a mapping of keys", remedy="correct the file"
+        ) from None
+    if not isinstance(data, dict):
+        raise RecipeError(
+            f"{path} is not a recipe",
+            value=type(data).__name__,
+            expected="a mapping of keys",
+            remedy="see docs/recipe.md",
+        )
+    for assignment in assignments:
+        assign(data, assignment)
+    return anchored(parse_recipe(data, origin=str(path)))
+
+
+def parse_recipe(data: dict[str, Any], *, origin: str) -> Recipe:
+    """A mapping as a Recipe. Raises RecipeError naming the first wrong key, its value and what is known."""
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        raise _explain(error, origin) from None
+
+
+def _explain(error: ValidationError, origin: str) -> RecipeError:
+    errors = error.errors(include_url=False)
+    # An unknown key first: it is usually the cause of a missing one.
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    parts = [str(part) for part in first["loc"] if not _UNION_TAG.match(str(part))]
+    # `model.date.date`: the second is the branch of the union, of the same name as the key.
+    location = [part for part, before in zip(parts, [None, *parts], strict=False) if part != before]
+    key = ".".join(location) or "the recipe"
+    more = "" if len(errors) == 1 else f" (and {len(errors) - 1} more)"
+    if first["type"] == "extra_forbidden":
+        return RecipeError(
+            f"unknown key in {origin}{more}",
+            value=key,
+            expected=f"one of: {', '.join(_known_keys(location[:-1]))}",
+            remedy="remove or correct the key; docs/recipe.md has them all",
+        )
+    if first["type"] == "missing":
+        return RecipeError(
+            f"missing key in {origin}{more}",
+            value=key,
+            expected="a value",
+            remedy="add it; docs/recipe.md says what it means",
+        )
+    same_key = [e for e in errors if e["loc"][: len(location)] == first["loc"][: len(location)]]
+    expected = " or ".join(dict.fromkeys(e["msg"].removeprefix("Value error, ") for e in same_key))
+    shown = "" if _secret_or_long(location, first["input"]) else f" = {first['input']!r}"
+    return RecipeError(
+        f"wrong value in {origin}{more}",
+        value=f"{key}{shown}",
+        expected=expected,
+        remedy="correct it; docs/recipe.md has each key's range",
+    )
+
+
+_UNION_TAG = re.compile(r"(function-|literal\[|constrained-|list\[|(str|int|float|Breaker)$)")
+"""What pydantic puts into a location for the branch of a union it tried: no key of the recipe."""
+
+
+def _secret_or_long(location: list[str], value: object) -> bool:
+    # A URL may hold a password, a wrong api_key_env is often the key, and a mapping is too long to show.
+    return isinstance(value, dict) or "urls" in location or "api_key_env" in location or "://" in repr(value)
+
+
+def _known_keys(location: list[str]) -> list[str]:
+    part: type[BaseModel] = Recipe
+    for name in location:
+        field = part.model_fields.get(name)
+        kinds = [] if field is None else [field.annotation, *getattr(field.annotation, "__args__", ())]
+        part = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), part)
+    return sorted(part.model_fields)
+
+
+def _yaml_words(error: Exception) -> str:
+    # The message's own excerpt of the file is left out: it may hold a secret.
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return f"{place}{problem or type(error).__name__}"
+
+
+def assign(data: dict[str, Any], assignment: str) -> None:
+    """Put one `key=value` of the command line into a recipe's mapping. Raises RecipeError."""
+    key, separator, text = assignment.partition("=")
+    if not separator or not key:
+        raise RecipeError(
+            "--set takes key=value", value=key or "=", expected="sampling.temperature=0.6", remedy="correct the option"
+        )
+    *parents, last = key.split(".")
+    for parent in parents:
+        if data.get(parent) is None:
+            data[parent] = {}
+        data = data[parent]
+        if not isinstance(data, dict):
+            raise RecipeError(
+                "--set names a key inside a value",
+                value=key,
+                expected=f"{parent} to be a mapping",
+                remedy="correct the key",
+            )
+    try:
+        data[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(
+            f"--set has a value that is not YAML: {_yaml_words(error)}",
+            value=key,
+            expected="a YAML value",
+            remedy="quote it",
+        ) from None
+
+
+def anchored(recipe: Recipe) -> Recipe:
+    """The same recipe with local paths made absolute, so that it means the same wherever it is run again."""
+    prompts = recipe.prompts.model_copy(update={"path": [_absolute(path) for path in recipe.prompts.paths]})
+    template = recipe.model.chat_template and _absolute(recipe.model.chat_template)
+    model = recipe.model.model_copy(update={"chat_template": template})
+    return recipe.model_copy(update={"dataset": _absolute(recipe.dataset), "prompts": prompts, "model": model})
+
+
+def _absolute(path: str) -> str:
+    if path.startswith("file://"):
+        path = path.removeprefix("file://")
+    return path if "://" in path else str(Path(path).expanduser().absolute())

@@ -1,0 +1,200 @@
+"""The records that travel inside a run: frozen, without behaviour.
+
+`Prompt -> Row -> Completion -> Verdict`: each stage adds what it learned and
+changes nothing. Only references to these (receipts) travel through Prefect.
+Imports the standard library and `arrays`, nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from draftmill.arrays import Ids
+
+
+class Reason(StrEnum):
+    """Why an answer, a prompt or a request did not become a row. Order = precedence."""
+
+    ABORTED = "aborted"
+    CORRUPTED = "corrupted"
+    PROMPT_MISMATCH = "prompt_mismatch"
+    COUNT_MISMATCH = "count_mismatch"
+    ID_OUT_OF_RANGE = "id_out_of_range"
+    EMPTY_OUTPUT = "empty_output"
+    PROMPT_ECHO = "prompt_echo"
+    AFTER_END_OF_TURN = "after_end_of_turn"
+    REASONING_REOPENED = "reasoning_reopened"
+    REASONING_NOT_OPENED = "reasoning_not_opened"
+    FOREIGN_MARKER = "foreign_marker"
+    TRUNCATED = "truncated"
+    NO_END_OF_TURN = "no_end_of_turn"
+    REASONING_NOT_CLOSED = "reasoning_not_closed"
+    EMPTY_CONTENT = "empty_content"
+    DEGENERATE = "degenerate"
+    # of a prompt
+    PROMPT_INVALID = "prompt_invalid"
+    PROMPT_TOO_LONG = "prompt_too_long"
+    DUPLICATE = "duplicate"
+    SPECIAL_TEXT = "special_text"
+    # of a request
+    REQUEST_FAILED = "request_failed"
+
+
+OF_AN_ANSWER = tuple(Reason)[: tuple(Reason).index(Reason.PROMPT_INVALID)]
+"""The reasons `judge` can give, in order of precedence."""
+
+OF_THE_EXCHANGE = frozenset({Reason.ABORTED, Reason.CORRUPTED, Reason.PROMPT_MISMATCH, Reason.COUNT_MISMATCH})
+"""Facts about the exchange with the server, which a stored row no longer shows: never re-judged."""
+
+
+class Thinking(StrEnum):
+    """Who opens the reasoning."""
+
+    OPENED_BY_PROMPT = "opened_by_prompt"
+    OPENED_BY_MODEL = "opened_by_model"
+    CLOSED_BY_PROMPT = "closed_by_prompt"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A source row that can become a prompt: canonical messages (and tools) and where they came from."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None
+    prompt_id: str
+    source: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A source row that cannot be sent: its place and why. `line` None: its prompt_id tells the place."""
+
+    reason: Reason
+    detail: str
+    prompt_id: str
+    source: str
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt x one sample: a request. (row_key, attempt) is its identity.
+
+    `prompt_ids` are exactly what is sent; `max_new_tokens` is this row's own
+    budget: the recipe's, or what the context leaves when that is less.
+    """
+
+    row_key: str
+    attempt: int
+    prompt_key: str
+    prompt_id: str
+    variant: str
+    sample: int
+    prompt_ids: Ids
+    max_new_tokens: int
+    messages: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the engine returned, ids and metadata, before anything judges it.
+
+    `echo_ids` is None when the server's echo of the prompt equals what was
+    sent, so that it is not stored twice. `finish_type` is `stop`, `length` or
+    `abort`; `matched` the id (or string) that stopped it; `finish_length` the
+    budget the server says it used up.
+    """
+
+    output_ids: Ids
+    echo_ids: Ids | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    finish_type: str
+    finish_length: int | None
+    matched: int | str | None
+    engine: str
+    weight_version: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A row and its answer: generated once, kept for ever, judged as often as the rules change."""
+
+    row: Row
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reason` None is ok. `reasoning_end` and `position` are indices in input_ids (prompt + output)."""
+
+    reason: Reason | None
+    detail: str
+    position: int | None
+    reasoning_end: int | None
+    stop_id: int | None
+
+
+class FaultKind(StrEnum):
+    """What went wrong with one request, by type and status; never by words in a message."""
+
+    CONNECT = "connect"  # nothing listens, or no route: the server may be loading
+    RESET = "reset"  # the connection went away before the whole answer was here
+    ABORTED = "aborted"  # HTTP 200 with finish_reason abort
+    OVERLOADED = "overloaded"  # 429 or 503
+    SERVER_ERROR = "server_error"  # any other 5xx
+    UNREADABLE = "unreadable"  # not JSON, not ours, or another row's answer
+    REJECTED = "rejected"  # 400, 413, 422: this row, whoever asks
+    UNAUTHORIZED = "unauthorized"  # 401, 403
+    WRONG_SERVER = "wrong_server"  # 404, 405: this is no such engine
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A request without a usable answer: its kind, the server's words, and the answer if there is one."""
+
+    kind: FaultKind
+    words: str
+    retry_after_s: float | None = None
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A row that got no completion in this run (`request_failed`), with the last words heard."""
+
+    row: Row
+    words: str
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReport:
+    """What a server says of itself, redacted. None where it does not say.
+
+    `name` and `version` are the engine's ("sglang", "0.5.23"); `max_prompt` is
+    the longest prompt it takes, in tokens.
+    """
+
+    url: str
+    name: str
+    version: str | None
+    model: str | None
+    weight_version: str | None
+    context_length: int | None
+    max_prompt: int | None
+    reasoning_parser: str | None
+    auto_truncate: bool | None
+    facts: dict[str, Any]
+
+    @property
+    def engine(self) -> str:
+        """As the column `engine` holds it: kind and version."""
+        return f"{self.name} {self.version}" if self.version else self.name

