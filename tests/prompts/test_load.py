@@ -1,0 +1,212 @@
+"""A recipe's files as one table: order, places, counts, and what must stop a run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from draftmill.dataset.schema import LOADED
+from draftmill.errors import RecipeError, SourceError
+from draftmill.prompts.files import find_files, shown
+from draftmill.prompts.load import FileSummary, load_prompts, source_digest
+from draftmill.recipe import Prompts
+from draftmill.records import Reason
+
+
+def write(file: Path, *rows: object) -> str:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(file)
+
+
+def texts(prompts: Prompts) -> list[str]:
+    column = load_prompts(prompts).table["messages"].to_pylist()
+    return [json.loads(text)["messages"][-1]["content"] for text in column]
+
+
+def test_rows_are_prompts_or_rejections_and_the_counts_close(tmp_path):
+    path = write(
+        tmp_path / "a.jsonl", {"id": "x", "prompt": "one"}, {"prompt": ""}, {"id": 7, "messages": "no"}, {"text": "two"}
+    )
+    loaded = load_prompts(Prompts(path=path))
+    assert loaded.table.schema == LOADED
+    assert loaded.table.select(["prompt_id", "source", "line"]).to_pylist() == [
+        {"prompt_id": "x", "source": path, "line": 1},
+        {"prompt_id": "a.jsonl:4", "source": path, "line": 4},
+    ]
+    assert loaded.table["messages"][0].as_py() == '{"messages":[{"content":"one","role":"user"}],"tools":null}'
+    assert [(r.reason, r.prompt_id, r.source, r.line) for r in loaded.rejected] == [
+        (Reason.PROMPT_INVALID, "a.jsonl:2", path, 2),
+        (Reason.PROMPT_INVALID, "7", path, 3),
+    ]
+    assert loaded.files == [FileSummary(path, "jsonl", {"prompt": 1, "text": 1}, 4, 2)]
+
+
+@pytest.mark.parametrize(
+    ("own", "shown_id"),
+    [
+        (1, "1"),
+        ("1", "1"),
+        (1.0, "1.0"),
+        (0, "0"),
+        (True, "true"),
+        (9007199254740993, "9007199254740993"),
+        ({"n": 1}, '{"n": 1}'),
+        ("a/b c?.jsonl", "a/b c?.jsonl"),
+        (None, "a.jsonl:1"),
+        ("", "a.jsonl:1"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_ids_are_kept_as_given(tmp_path, own, shown_id):
+    path = write(tmp_path / "a.jsonl", {"id": own, "prompt": "p"})
+    assert load_prompts(Prompts(path=path)).table["prompt_id"].to_pylist() == [shown_id]
+
+
+def test_fields_map_the_id_too_and_unknown_ones_are_refused(tmp_path):
+    path = write(tmp_path / "a.jsonl", {"uuid": "u", "dialogue": [{"role": "user", "content": "d"}]})
+    loaded = load_prompts(Prompts(path=path, fields={"messages": "dialogue", "id": "uuid"}))
+    assert loaded.table["prompt_id"].to_pylist() == ["u"]
+    with pytest.raises(RecipeError, match="mesages") as caught:
+        load_prompts(Prompts(path=path, fields={"mesages": "dialogue"}))
+    assert "messages" in caught.value.expected
+
+
+def test_limit_is_the_first_prompts_over_all_files(tmp_path):
+    write(tmp_path / "in" / "a.jsonl", {"prompt": "1"}, {"prompt": ""}, {"prompt": "2"})
+    write(tmp_path / "in" / "b.jsonl", {"prompt": "3"}, {"prompt": "4"})
+    assert texts(Prompts(path=str(tmp_path / "in"), limit=3)) == ["1", "2", "3"]
+    loaded = load_prompts(Prompts(path=str(tmp_path / "in"), limit=2))
+    assert [file.path.rsplit("/", 1)[-1] for file in loaded.files] == ["a.jsonl"]
+
+
+@pytest.mark.parametrize("rows", [[], [{"prompt": ""}, {"foo": 1}]])
+def test_a_source_without_a_prompt_stops_the_run(tmp_path, rows):
+    path = write(tmp_path / "a.jsonl", *rows)
+    with pytest.raises(SourceError, match=r"a\.jsonl") as caught:
+        load_prompts(Prompts(path=path))
+    assert f"{len(rows)} rows" in caught.value.value
+    assert (":1: prompt is empty" in caught.value.value) == bool(rows)
+
+
+def test_one_unreadable_file_stops_the_run_although_others_are_good(tmp_path):
+    write(tmp_path / "in" / "a.jsonl", {"prompt": "1"})
+    (tmp_path / "in" / "b.jsonl").write_bytes(gzip.compress(b'{"prompt": "2"}\n' * 50)[:-12])
+    with pytest.raises(SourceError, match=r"b\.jsonl"):
+        load_prompts(Prompts(path=str(tmp_path / "in")))
+
+
+def test_a_folder_as_spark_writes_it(tmp_path):
+    folder = tmp_path / "out"
+    for n in (2, 0, 1):
+        part = folder / f"part-0000{n}.json.gz"
+        part.parent.mkdir(exist_ok=True)
+        part.write_bytes(gzip.compress(json.dumps({"prompt": f"p{n}"}).encode()))
+    write(folder / "part-00003.json")
+    write(folder / "_temporary" / "0" / "part-00009.json", {"prompt": "never"})
+    for name in ("_SUCCESS", "._SUCCESS.crc", ".part-00000.json.gz.crc", ".DS_Store"):
+        (folder / name).write_bytes(b"crc")
+    (folder / "notes.txt").write_text("not a data file")
+    loaded = load_prompts(Prompts(path=str(folder)))
+    assert texts(Prompts(path=str(folder))) == ["p0", "p1", "p2"]
+    assert [(Path(f.path).name, f.format, f.rows) for f in loaded.files] == [
+        ("notes.txt", None, 0),
+        ("part-00000.json.gz", "jsonl", 1),
+        ("part-00001.json.gz", "jsonl", 1),
+        ("part-00002.json.gz", "jsonl", 1),
+        ("part-00003.json", "jsonl", 0),
+    ]
+
+
+def test_a_named_file_of_no_known_format_is_refused(tmp_path):
+    file = tmp_path / "data.parquet"
+    file.write_bytes(b"PAR1....")
+    with pytest.raises(SourceError, match=r"data\.parquet, which begins with b'PAR1") as caught:
+        load_prompts(Prompts(path=str(file)))
+    assert "jsonl" in caught.value.expected
+
+
+@pytest.mark.parametrize("path", ["missing.jsonl", "missing/", "*.jsonl"])
+def test_a_path_that_matches_nothing_is_a_fault_of_the_recipe(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RecipeError, match="no such prompts") as caught:
+        find_files([path])
+    assert caught.value.value == path
+
+
+def test_globs_lists_and_odd_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "d/b.jsonl",
+        "d/a.jsonl",
+        "d/_skip.jsonl",
+        "d/_hidden/c.jsonl",
+        "d/sub/c.jsonl",
+        "odd[1].jsonl",
+        "_named.jsonl",
+    ):
+        write(Path(name), {"prompt": name})
+    assert find_files(["d/*.jsonl"]) == ["d/a.jsonl", "d/b.jsonl"]
+    assert find_files(["d/**/*.jsonl"]) == ["d/a.jsonl", "d/b.jsonl", "d/sub/c.jsonl"]
+    assert find_files(["d"]) == ["d/a.jsonl", "d/b.jsonl", "d/sub/c.jsonl"]
+    assert find_files(["odd[1].jsonl"]) == ["odd[1].jsonl"]
+    # Named outright, so it is meant; a file named twice is read once.
+    assert find_files(["_named.jsonl", "d/b.jsonl", "d"]) == ["_named.jsonl", "d/b.jsonl", "d/a.jsonl", "d/sub/c.jsonl"]
+
+
+def test_linked_folders_are_read_and_circles_end(tmp_path):
+    write(tmp_path / "real" / "a.jsonl", {"prompt": "a"})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "back").symlink_to(tmp_path / "in")
+    names = [str(Path(file).relative_to(tmp_path)) for file in find_files([str(tmp_path / "in")])]
+    assert names == ["in/link/a.jsonl"]
+
+
+def test_fsspec_urls_are_read_like_folders():
+    import fsspec
+
+    fs = fsspec.filesystem("memory")
+    fs.pipe(
+        {"/p/b.jsonl": b'{"prompt": "b"}\n', "/p/a.jsonl": gzip.compress(b'{"prompt": "a"}\n'), "/p/_tmp/c.jsonl": b"x"}
+    )
+    try:
+        assert texts(Prompts(path="memory://p")) == ["a", "b"]
+        assert texts(Prompts(path="memory://p/b*.jsonl")) == ["b"]
+        assert load_prompts(Prompts(path="memory://p/b.jsonl")).table["source"].to_pylist() == ["memory:///p/b.jsonl"]
+        with pytest.raises(RecipeError, match="no such prompts"):
+            find_files(["memory://q"])
+    finally:
+        fs.rm("/p", recursive=True)
+
+
+def test_secrets_of_a_url_are_never_shown():
+    assert shown("https://user:pw@host/a.jsonl?signature=s#f") == "https://host/a.jsonl"
+    assert shown("https://user:pw@host") == "https://host"
+    assert shown("s3://bucket/odd?key#1.jsonl") == "s3://bucket/odd?key#1.jsonl"
+    assert shown("/a/b?c") == "/a/b?c"
+
+
+def test_the_digest_follows_content_and_keys(tmp_path):
+    path = write(tmp_path / "a.jsonl", {"prompt": "p"})
+    first = source_digest(Prompts(path=path))
+    assert source_digest(Prompts(path=[path])) == first
+    assert source_digest(Prompts(path=path, limit=1)) != first
+    write(tmp_path / "a.jsonl", {"prompt": "q"})
+    assert source_digest(Prompts(path=path)) != first
+
+
+def test_many_rows_become_several_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr("draftmill.prompts.load.BATCH_ROWS", 3)
+    path = write(tmp_path / "a.jsonl", *({"prompt": str(n)} for n in range(10)))
+    assert texts(Prompts(path=path)) == [str(n) for n in range(10)]
+
+
+def test_a_long_reject_message_is_cut(tmp_path):
+    path = write(tmp_path / "a.jsonl", {"prompt": "p"}, {"messages": [{"role": "x" * 10_000, "content": "c"}]})
+    (rejection,) = load_prompts(Prompts(path=path)).rejected
+    assert rejection.detail.startswith("unknown role 'xxx")
+    assert len(rejection.detail) <= 500
