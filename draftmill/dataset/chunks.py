@@ -1,0 +1,115 @@
+"""A run's plan as objects: chunk by chunk the rows to generate, and the rejected rows.
+
+The keys of all rows are read column-wise; ids only slice by slice, while their
+chunks are written. A chunk's object holds exactly its rows (with attempt and
+budget), so its hash is the same in every run that misses the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from draftmill.dataset import completions
+from draftmill.dataset.manifest import newest
+from draftmill.dataset.plan import Plan, chunk_rows_auto, chunks, make_plan
+from draftmill.dataset.rejected import rejections_table
+from draftmill.dataset.schema import REJECTED, ROW
+from draftmill.dataset.storage import Storage
+from draftmill.dataset.stored import stored_keys
+from draftmill.recipe import Recipe
+from draftmill.records import Reason, Rejection
+
+KEY_COLUMNS = [name for name in ROW.names if name not in ("prompt_ids", "messages")]
+
+
+def plan_run(
+    storage: Storage, recipe: Recipe, *, rows: Sequence[str], rejected: Sequence[str], again: frozenset[str]
+) -> dict[str, Any]:
+    """The plan of a run as JSON: its numbers, its chunks, its rejected rows.
+
+    `rows`, `rejected`: paths of the rendered slices' ROW tables and of REJECTED
+    tables. `{chunks: [{number, total, rows: reference, num_rows, resumed, parts}],
+    rejected: reference or None, num_rejected, rejected_reasons, dropped, protected, manifest,
+    planned, kept, held, carried, superseded, resumed, to_ask}`.
+    """
+    manifest = newest(storage)
+    planned = pa.concat_tables([storage.read_table(path, KEY_COLUMNS) for path in rows])
+    unfinished = completions.unfinished(storage, manifest.consumed if manifest else ())
+    plan = make_plan(planned, stored_keys(storage, manifest), unfinished, removed=recipe.removed, again=again)
+    rejections = pa.concat_tables(
+        [*(storage.read_table(path) for path in rejected), _duplicates(planned, plan), REJECTED.empty_table()]
+    )
+    chunk_rows = chunk_rows_auto(plan.missing.num_rows) if recipe.chunk_rows == "auto" else recipe.chunk_rows
+    slices = chunks(plan.missing, chunk_rows)
+    lines = _lines(rejections, recipe.sampling.samples)
+    return {
+        "chunks": [
+            {
+                "number": number,
+                "total": len(slices),
+                "rows": storage.put_table("prompts", table).model_dump(),
+                "num_rows": table.num_rows,
+                "resumed": int(np.sum(part["resumed"].to_numpy())),
+                "parts": sorted({name for name in part["part"].to_pylist() if name}),
+            }
+            for number, (part, table) in enumerate(zip(slices, _with_ids(storage, rows, slices), strict=True), 1)
+        ],
+        "rejected": storage.put_table("rejected", rejections).model_dump() if rejections.num_rows else None,
+        "num_rejected": lines,
+        "rejected_reasons": _counts(rejections),
+        "dropped": sorted([key, attempt] for key, attempt in plan.dropped),
+        "protected": sorted(plan.protected),
+        "manifest": manifest.version if manifest else 0,
+        "planned": planned.num_rows + lines - len(plan.duplicates),
+        **{name: getattr(plan, name) for name in ("kept", "held", "carried", "superseded", "resumed", "to_ask")},
+    }
+
+
+def _duplicates(planned: pa.Table, plan: Plan) -> pa.Table:
+    columns = {name: planned[name].to_pylist() for name in ("prompt_id", "source")}
+
+    def place(index: int) -> str:
+        return f"{columns['source'][index]} ({columns['prompt_id'][index]})"
+
+    return rejections_table(
+        [
+            Rejection(
+                Reason.DUPLICATE,
+                f"the same ids as {place(first)}",
+                columns["prompt_id"][index],
+                columns["source"][index],
+                None,
+            )
+            for index, first in sorted(plan.duplicates.items())
+        ]
+    )
+
+
+def _lines(rejections: pa.Table, samples: int) -> int:
+    """Rejected rows: a prompt that cannot be sent stands for all its samples, a duplicate for itself."""
+    reasons = rejections["reason"].to_pylist()
+    return sum(1 if reason == Reason.DUPLICATE else samples for reason in reasons)
+
+
+def _counts(rejections: pa.Table) -> dict[str, int]:
+    counted = rejections["reason"].value_counts()
+    return {item["values"]: item["counts"] for item in counted.to_pylist()}
+
+
+def _with_ids(storage: Storage, paths: Sequence[str], slices: Sequence[pa.Table]) -> Iterator[pa.Table]:
+    """Each chunk's ROW table. Both the chunks and the slices are in source order, so each slice is read once."""
+    tables, start = iter(paths), 0
+    held = ROW.empty_table()
+    for part in slices:
+        index = part["index"].to_numpy()
+        while index[-1] >= start + held.num_rows:
+            past = min(int(index[0]) - start, held.num_rows)
+            start += past
+            held = pa.concat_tables([held.slice(past), storage.read_table(next(tables), ROW.names)])
+        table = held.take(pa.array(index - start))
+        attempt = part["attempt"].combine_chunks()
+        yield table.set_column(table.schema.get_field_index("attempt"), ROW.field("attempt"), attempt).combine_chunks()

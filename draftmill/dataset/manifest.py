@@ -1,0 +1,138 @@
+"""The manifest: version N of a dataset, and the commit that makes it so.
+
+JSON that people can read, with a hash over itself (the canonical JSON of all
+other fields), so that an edit shows. `parent` chains the versions; no clock
+orders anything. A file that is no JSON, has another hash or another version
+than its name is refused by name, never repaired.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from draftmill.dataset.schema import FORMAT
+from draftmill.dataset.storage import ObjectRef as ObjectRef
+from draftmill.dataset.storage import Storage
+from draftmill.errors import DatasetError
+from draftmill.identity import digest
+
+FOLDER = "manifests"
+
+MAX_FAILED = 100
+"""Failed rows a manifest names; the rest are in its counts."""
+
+
+class Parent(BaseModel):
+    """The manifest this one was built on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: int
+    sha256: str
+
+
+class Manifest(BaseModel):
+    """What a dataset contains, and how it came about.
+
+    `consumed`: parts in completions/ whose rows are all in this manifest or
+    superseded; the plan skips them and gc may remove them. `counts` always has
+    good_rows and quarantined_rows. `failed`: rows without a completion
+    (row_key, prompt_id, source, detail).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: int
+    version: int = Field(ge=1)
+    parent: Parent | None
+    seal_id: str
+    created_at: datetime
+    shards: list[ObjectRef]
+    quarantine: list[ObjectRef]
+    rejected: list[ObjectRef]
+    consumed: list[str]
+    recipe: dict[str, Any]
+    identity: dict[str, Any]
+    structure: dict[str, Any]
+    provenance: dict[str, Any]
+    counts: dict[str, Any]
+    failed: list[dict[str, Any]] = Field(max_length=MAX_FAILED)
+    sha256: str = ""
+
+    @property
+    def path(self) -> str:
+        return manifest_path(self.version)
+
+    @property
+    def objects(self) -> list[ObjectRef]:
+        """All objects it lists: shards, quarantine, rejected."""
+        return [*self.shards, *self.quarantine, *self.rejected]
+
+    def hashed(self) -> Manifest:
+        """The same manifest with its own hash."""
+        return self.model_copy(update={"sha256": _self_hash(self.model_dump(mode="json"))})
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return (json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def manifest_path(version: int) -> str:
+    """Where version N lies."""
+    return f"{FOLDER}/{version:08d}.json"
+
+
+def versions(storage: Storage) -> list[int]:
+    """The versions there are, ascending; files of other names are not manifests."""
+    names = (re.fullmatch(rf"{FOLDER}/(\d{{8}})\.json", path) for path in storage.list(FOLDER))
+    return sorted(int(match[1]) for match in names if match)
+
+
+def newest(storage: Storage) -> Manifest | None:
+    """The newest manifest, None for a dataset that has none yet. Raises DatasetError when it is damaged."""
+    known = versions(storage)
+    return read_manifest(storage, known[-1]) if known else None
+
+
+def read_manifest(storage: Storage, version: int) -> Manifest:
+    """Version N, checked against its hash and name. Raises DatasetError naming the file."""
+    path = manifest_path(version)
+    try:
+        data = json.loads(storage.read(path))
+        hash_found = _self_hash(data)
+    except FileNotFoundError:
+        known = ", ".join(str(v) for v in versions(storage)[-10:]) or "none"
+        raise _damaged(path, "there is no such manifest", f"version {version}", f"one of: {known}") from None
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, no stable JSON
+        raise _damaged(path, "not JSON", error, "the manifest as it was sealed") from None
+    if not isinstance(data, dict) or data.get("sha256") != hash_found:
+        raise _damaged(path, "changed after it was sealed", f"content of SHA-256 {hash_found}", "its sha256 field")
+    if data.get("format") != FORMAT:
+        raise _damaged(path, "of another format", data.get("format"), f"format {FORMAT}")
+    try:
+        manifest = Manifest.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        value = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise _damaged(path, "not a manifest", value, "the manifest as it was sealed") from None
+    if manifest.version != version:
+        raise _damaged(path, "another version than its name says", manifest.version, f"version {version}")
+    return manifest
+
+
+def _self_hash(data: Any) -> str:
+    return digest({key: value for key, value in data.items() if key != "sha256"} if isinstance(data, dict) else data)
+
+
+def _damaged(path: str, how: str, value: object, expected: str) -> DatasetError:
+    return DatasetError(
+        f"{path}: {how}",
+        value=value,
+        expected=expected,
+        remedy="restore the file from a copy; removing it makes the version before it the newest",
+    )

@@ -1,0 +1,76 @@
+"""Completions and their verdicts as the rows a dataset keeps: good ones, bad ones.
+
+`input_ids` are the prompt's ids and the output's ids joined, as sent and as
+returned; nothing is decoded. A row is in exactly one of the two tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from draftmill.arrays import flatten
+from draftmill.dataset.schema import QUARANTINE, SHARD
+from draftmill.records import Completion, Verdict
+
+
+def dataset_rows(completions: Sequence[Completion], verdicts: Sequence[Verdict]) -> tuple[pa.Table, pa.Table]:
+    """(good rows as SHARD, bad rows as QUARANTINE), each in the order given."""
+    pairs = list(zip(completions, verdicts, strict=True))
+    good = [(completion, verdict) for completion, verdict in pairs if verdict.reason is None]
+    bad = [(completion, verdict) for completion, verdict in pairs if verdict.reason is not None]
+    return _table(good, SHARD), _table(bad, QUARANTINE)
+
+
+def _table(pairs: Sequence[tuple[Completion, Verdict]], schema: pa.Schema) -> pa.Table:
+    records = [_record(completion, verdict) for completion, verdict in pairs]
+    columns: dict[str, Any] = {
+        field.name: pa.array([record[field.name] for record in records], field.type)
+        for field in schema
+        if field.name != "input_ids"
+    }
+    flat, offsets_B1 = flatten(np.concatenate([c.row.prompt_ids, c.answer.output_ids]) for c, _ in pairs)
+    if len(flat) > np.iinfo(np.int32).max:
+        raise ValueError(f"a chunk of {len(flat)} ids; a list<int32> column holds 2^31 at most: lower chunk_rows")
+    columns["input_ids"] = pa.ListArray.from_arrays(pa.array(offsets_B1.astype(np.int32)), pa.array(flat))
+    return pa.table(columns, schema=schema)
+
+
+def _record(completion: Completion, verdict: Verdict) -> dict[str, Any]:
+    row, answer = completion.row, completion.answer
+    num_prompt = len(row.prompt_ids)
+    ended = {
+        "reasoning_end": verdict.reasoning_end,
+        "finish_reason": answer.finish_type,
+        "stop_id": verdict.stop_id,
+    }
+    return {
+        "row_key": row.row_key,
+        "prompt_key": row.prompt_key,
+        "prompt_id": row.prompt_id,
+        "variant": row.variant,
+        "sample": row.sample,
+        "attempt": row.attempt,
+        "prompt_len": num_prompt,
+        "spans": [{"start": num_prompt, "end": num_prompt + len(answer.output_ids), **ended}],
+        **ended,
+        "max_new_tokens": _granted(completion),
+        "engine": answer.engine,
+        "weight_version": answer.weight_version,
+        "messages": row.messages,
+        "source": row.source,
+        "created_at": answer.created_at,
+        "reason": verdict.reason and str(verdict.reason),
+        "detail": verdict.detail,
+    }
+
+
+def _granted(completion: Completion) -> int:
+    """The budget asked for, or what the server granted of it: a row cut by length fills its place only up to that."""
+    asked, answer = completion.row.max_new_tokens, completion.answer
+    if answer.finish_type == "length" and answer.finish_length is not None:
+        return min(asked, answer.finish_length)
+    return asked

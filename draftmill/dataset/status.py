@@ -1,0 +1,86 @@
+"""What a dataset is, read from its manifests and what lies beside them. Reads key columns only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from draftmill.dataset import completions
+from draftmill.dataset.manifest import Manifest, read_manifest, versions
+from draftmill.dataset.storage import Storage, open_storage
+from draftmill.errors import RecipeError
+
+REJECTED_SHOWN = 10
+"""Rejected prompts listed one by one; the rest are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One manifest in a line. `created_at`: ISO 8601, UTC."""
+
+    version: int
+    created_at: str
+    good_rows: int
+    quarantined_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`reasons`: of the newest manifest's quarantine; `unfinished`: completions that no manifest has yet."""
+
+    dataset: str
+    manifests: list[Version]
+    reasons: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
+    rejected_prompts: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    unfinished: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def dataset_status(url: str) -> Status:
+    """The status of a dataset. Raises RecipeError when there is none at `url`, DatasetError when it is damaged."""
+    storage = open_storage(url)
+    manifests = [read_manifest(storage, version) for version in versions(storage)]
+    newest = manifests[-1] if manifests else None
+    unfinished = completions.unfinished(storage, newest.consumed if newest else ()).num_rows
+    if newest is None and not unfinished:
+        raise no_dataset(url)
+    listed = [
+        Version(
+            m.version, m.created_at.isoformat(timespec="seconds"), m.counts["good_rows"], m.counts["quarantined_rows"]
+        )
+        for m in manifests
+    ]
+    if newest is None:
+        return Status(url, listed, unfinished=unfinished)
+    rejected = [row for ref in newest.rejected for row in storage.read_table(ref.path).to_pylist()]
+    return Status(
+        url,
+        listed,
+        reasons=_reasons(storage, newest),
+        rejected=dict(sorted(Counter(row["reason"] for row in rejected).items())),
+        rejected_prompts=rejected[:REJECTED_SHOWN],
+        failed=newest.failed,
+        unfinished=unfinished,
+    )
+
+
+def no_dataset(url: str) -> RecipeError:
+    """The error for a path without a manifest."""
+    return RecipeError(
+        "no dataset there",
+        value=url,
+        expected="a folder or prefix with manifests/",
+        remedy="correct the path, or make it with `draftmill run`",
+    )
+
+
+def _reasons(storage: Storage, manifest: Manifest) -> dict[str, int]:
+    counted: Counter[str] = Counter()
+    for ref in manifest.quarantine:
+        counted.update(storage.read_table(ref.path, ["reason"])["reason"].to_pylist())
+    return dict(sorted(counted.items()))

@@ -1,0 +1,69 @@
+"""What a manifest's rows are, as keys: enough to plan and to seal, without any ids.
+
+Reads key columns of each shard and quarantine object, a few bytes a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from draftmill.dataset.manifest import Manifest
+from draftmill.dataset.storage import ObjectRef, Storage
+from draftmill.errors import DatasetError
+
+STORED = pa.schema(
+    [
+        ("row_key", pa.string()),
+        ("prompt_key", pa.string()),
+        ("variant", pa.string()),
+        ("sample", pa.int32()),
+        ("attempt", pa.int32()),
+        ("finish_reason", pa.string()),
+        ("max_new_tokens", pa.int32()),
+        ("good", pa.bool_()),
+        ("reason", pa.string()),  # null for good rows
+        ("object", pa.string()),
+    ]
+)
+
+_FROM_OBJECT = [name for name in STORED.names if name not in ("good", "reason", "object")]
+
+
+def stored_keys(storage: Storage, manifest: Manifest | None) -> pa.Table:
+    """Every row of a manifest as STORED columns, in its order; empty for a dataset without one.
+
+    Raises DatasetError, also for an object that is gone.
+    """
+    if manifest is None:
+        return STORED.empty_table()
+    return pa.concat_tables(
+        [object_keys(storage, manifest.shards, good=True), object_keys(storage, manifest.quarantine, good=False)]
+    )
+
+
+def object_keys(storage: Storage, refs: Iterable[ObjectRef], *, good: bool) -> pa.Table:
+    """The rows of these objects as STORED columns, row by row as they lie in them."""
+    tables = [STORED.empty_table()]
+    for ref in refs:
+        try:
+            found = storage.read_table(ref.path, _FROM_OBJECT if good else [*_FROM_OBJECT, "reason"])
+        except FileNotFoundError:
+            raise missing_object(ref.path) from None
+        columns = {name: found.column(name) for name in found.column_names}
+        columns["good"] = pa.array([good] * found.num_rows, pa.bool_())
+        columns.setdefault("reason", pa.nulls(found.num_rows, pa.string()))
+        columns["object"] = pa.array([ref.path] * found.num_rows, pa.string())
+        tables.append(pa.table({name: columns[name] for name in STORED.names}, schema=STORED))
+    return pa.concat_tables(tables)
+
+
+def missing_object(path: str) -> DatasetError:
+    """The error for an object that is listed and not there."""
+    return DatasetError(
+        "an object of the dataset is gone",
+        value=path,
+        expected="every object that a manifest lists, or is about to list, in its place",
+        remedy="restore it from a copy; an object of the present run is made again by running again",
+    )

@@ -1,0 +1,59 @@
+"""Parts: what the journal had is found again by request, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from draftmill.dataset.completions import read_completions, unfinished, upload
+from draftmill.dataset.journal import Journal
+from draftmill.dataset.schema import completions_table
+from draftmill.dataset.storage import Storage
+from draftmill.records import Completion
+
+Make = Callable[..., Completion]
+
+
+def test_upload_moves_what_is_pending_once(storage: Storage, tmp_path: Path, completion: Make) -> None:
+    with Journal(tmp_path / "j.sqlite") as journal:
+        assert upload(storage, journal) == 0
+        assert storage.list("completions") == []
+        for name in "abc":
+            journal.put(completion(name))
+        assert upload(storage, journal) == 3
+        assert upload(storage, journal) == 0
+        journal.put(completion("d"))
+        assert upload(storage, journal) == 1
+    keys = unfinished(storage, [])
+    assert keys.num_rows == 4
+    assert len(set(keys["part"].to_pylist())) == 2
+
+
+def test_a_kill_between_part_and_mark_costs_nothing(storage: Storage, tmp_path: Path, completion: Make) -> None:
+    with Journal(tmp_path / "j.sqlite") as journal:
+        journal.put(completion("a"))
+        storage.put_table("completions", completions_table(journal.pending()))  # and killed before the mark
+        assert upload(storage, journal) == 1
+    assert unfinished(storage, []).num_rows == 1
+
+
+def test_consumed_parts_are_not_read(storage: Storage, completion: Make) -> None:
+    one = storage.put_table("completions", completions_table([completion("a")]))
+    two = storage.put_table("completions", completions_table([completion("b", attempt=1)]))
+    left = unfinished(storage, {one.path})
+    assert left.to_pylist() == [{"row_key": completion("b").row.row_key, "attempt": 1, "part": two.path}]
+    assert unfinished(storage, [one.path, two.path]).num_rows == 0
+
+
+def test_read_takes_the_named_requests_and_the_first_of_two(storage: Storage, completion: Make) -> None:
+    a, b = completion("a", engine="one"), completion("a", engine="two")
+    refs = {
+        c.answer.engine: storage.put_table("completions", completions_table([c, completion("x")])).path for c in (a, b)
+    }
+    first = min(refs, key=lambda engine: refs[engine])
+    key = (a.row.row_key, 0)
+    found = read_completions(storage, sorted(refs.values(), reverse=True), [key, ("unknown", 0)])
+    assert list(found) == [key]
+    assert found[key].answer.engine == first
+    assert found[key].answer.output_ids.tolist() == a.answer.output_ids.tolist()
+    assert found[key].answer.created_at == a.answer.created_at

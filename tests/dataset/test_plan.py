@@ -1,0 +1,252 @@
+"""Each planned row lands in one place, whatever the order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftmill.dataset.completions import UNFINISHED
+from draftmill.dataset.plan import CHUNK_ROWS_AT_LEAST, Plan, chunk_rows_auto, chunks, make_plan
+from draftmill.dataset.schema import ROW
+from draftmill.dataset.stored import STORED
+
+PLANNED = pa.schema([field for field in ROW if field.name not in ("prompt_ids", "messages", "attempt")])
+
+
+def planned(*rows: tuple[str, str, int]) -> pa.Table:
+    """(row_key, slot, budget)."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "row_key": key,
+                "prompt_key": slot,
+                "prompt_id": slot,
+                "variant": "default",
+                "sample": 0,
+                "max_new_tokens": budget,
+                "source": "s",
+            }
+            for key, slot, budget in rows
+        ],
+        PLANNED,
+    )
+
+
+def stored(*rows: dict[str, Any]) -> pa.Table:
+    """{key, slot=key, attempt=0, finish="stop", budget=64, reason=None}."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "row_key": row["key"],
+                "prompt_key": row.get("slot", row["key"]),
+                "variant": "default",
+                "sample": 0,
+                "attempt": row.get("attempt", 0),
+                "finish_reason": row.get("finish", "stop"),
+                "max_new_tokens": row.get("budget", 64),
+                "good": row.get("reason") is None,
+                "reason": row.get("reason"),
+                "object": "shards/x.parquet",
+            }
+            for row in rows
+        ],
+        STORED,
+    )
+
+
+def parts(*rows: tuple[str, int, str]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(UNFINISHED.names, row, strict=True)) for row in rows], UNFINISHED)
+
+
+def plan(rows: pa.Table, known: pa.Table | None = None, waiting: pa.Table | None = None, **options: Any) -> Plan:
+    empty = stored() if known is None else known
+    return make_plan(rows, empty, parts() if waiting is None else waiting, **{"removed": "keep", **options})
+
+
+def asked(result: Plan) -> list[tuple[int, int]]:
+    return list(zip(result.missing["index"].to_pylist(), result.missing["attempt"].to_pylist(), strict=True))
+
+
+def test_a_first_run_asks_everything_in_source_order() -> None:
+    result = plan(planned(("b", "B", 64), ("a", "A", 64)))
+    assert asked(result) == [(0, 0), (1, 0)]
+    assert (result.to_ask, result.kept, result.held, result.resumed) == (2, 0, 0, 0)
+    assert result.missing["part"].to_pylist() == [None, None]
+
+
+def test_a_finished_dataset_asks_nothing() -> None:
+    result = plan(planned(("a", "a", 64), ("b", "b", 64)), stored({"key": "a"}, {"key": "b", "reason": "degenerate"}))
+    assert (result.kept, result.held, result.missing.num_rows) == (1, 1, 0)
+
+
+def test_no_source_row_at_all() -> None:
+    result = plan(planned(), stored({"key": "a"}, {"key": "b", "reason": "degenerate"}))
+    assert (result.carried, result.carried_bad, result.missing.num_rows) == (1, 1, 0)
+
+
+def test_a_second_row_of_the_same_key_is_a_duplicate_of_the_first() -> None:
+    result = plan(planned(("a", "A", 64), ("b", "B", 64), ("a", "C", 64), ("a", "A", 64)))
+    assert result.duplicates == {2: 0, 3: 0}
+    assert asked(result) == [(0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize(("budget", "expected"), [(64, []), (32, []), (65, [(0, 1)])])
+def test_a_row_cut_by_length_is_asked_again_with_a_larger_budget_only(
+    budget: int, expected: list[tuple[int, int]]
+) -> None:
+    known = stored({"key": "a", "finish": "length", "budget": 64})
+    result = plan(planned(("a", "a", budget)), known)
+    assert asked(result) == expected
+    assert result.kept == 1 - len(expected)
+
+
+def test_a_row_that_stopped_by_itself_is_kept_at_any_budget() -> None:
+    assert plan(planned(("a", "a", 10_000)), stored({"key": "a", "budget": 64})).kept == 1
+
+
+def test_the_largest_budget_of_all_attempts_counts() -> None:
+    known = stored(
+        {"key": "a", "finish": "length", "budget": 64},
+        {"key": "a", "finish": "length", "budget": 256, "attempt": 1, "reason": "degenerate"},
+    )
+    assert plan(planned(("a", "a", 256)), known).kept == 1
+    assert asked(plan(planned(("a", "a", 257)), known)) == [(0, 2)]
+
+
+def test_a_held_row_is_asked_for_its_newest_reason_or_a_larger_budget() -> None:
+    known = stored(
+        {"key": "a", "reason": "degenerate"},
+        {"key": "a", "reason": "empty_content", "attempt": 1},
+        {"key": "t", "reason": "truncated", "finish": "length"},
+    )
+    rows = planned(("a", "a", 64), ("t", "t", 64))
+    assert plan(rows, known).held == 2
+    assert plan(rows, known, again=frozenset({"degenerate"})).held == 2
+    assert asked(plan(rows, known, again=frozenset({"empty_content"}))) == [(0, 2)]
+    assert asked(plan(planned(("a", "a", 64), ("t", "t", 65)), known)) == [(1, 1)]
+
+
+def test_a_good_row_is_not_asked_for_a_bad_attempt_beside_it() -> None:
+    known = stored({"key": "a"}, {"key": "a", "attempt": 1, "reason": "degenerate"})
+    assert plan(planned(("a", "a", 64)), known, again=frozenset({"degenerate"})).kept == 1
+
+
+def test_what_an_unfinished_run_answered_is_resumed() -> None:
+    waiting = parts(("a", 0, "completions/2"), ("a", 0, "completions/1"), ("b", 1, "completions/1"))
+    result = plan(planned(("a", "a", 64), ("b", "b", 64)), None, waiting)
+    assert result.missing["resumed"].to_pylist() == [True, False]
+    assert result.missing["part"].to_pylist() == ["completions/1", None]
+    assert (result.resumed, result.to_ask) == (1, 1)
+
+
+def test_an_attempt_asked_again_is_resumed_under_its_own_number() -> None:
+    known = stored({"key": "a", "finish": "length"})
+    rows = planned(("a", "a", 128))
+    assert plan(rows, known, parts(("a", 0, "p"))).resumed == 0
+    assert plan(rows, known, parts(("a", 1, "p"))).resumed == 1
+
+
+def test_rows_of_removed_prompts_are_carried_or_dropped() -> None:
+    known = stored({"key": "a"}, {"key": "gone"}, {"key": "bad", "attempt": 2, "reason": "degenerate"})
+    rows = planned(("a", "a", 64))
+    keep, drop = plan(rows, known), plan(rows, known, removed="drop")
+    assert (keep.carried, keep.carried_bad, keep.dropped) == (1, 1, frozenset())
+    assert (drop.carried, drop.carried_bad) == (0, 0)
+    assert drop.dropped == {("gone", 0), ("bad", 2)}
+
+
+def test_a_new_key_in_a_slot_supersedes_and_is_not_a_removal() -> None:
+    result = plan(planned(("new", "slot", 64)), stored({"key": "old", "slot": "slot"}), removed="drop")
+    assert (result.superseded, result.carried, result.dropped) == (1, 0, frozenset())
+    assert asked(result) == [(0, 0)]
+
+
+def test_a_row_kept_for_another_prompt_is_neither_removed_nor_superseded() -> None:
+    known = stored({"key": "k", "slot": "A"})
+    moved = plan(planned(("k", "B", 64)), known, removed="drop")  # A is gone, B has the same ids
+    assert (moved.kept, moved.dropped, moved.superseded) == (1, frozenset(), 0)
+    swapped = plan(planned(("k", "B", 64), ("new", "A", 64)), known)
+    assert (swapped.kept, swapped.superseded, swapped.protected) == (1, 0, {"k"})
+    same = plan(planned(("k", "B", 64), ("k", "A", 64)), known)  # A is B's duplicate now
+    assert (same.kept, same.superseded, same.protected) == (1, 0, frozenset())
+
+
+def test_chunks_are_slices_in_source_order() -> None:
+    missing = plan(planned(*((str(n), str(n), 64) for n in range(7)))).missing
+    cut = chunks(missing, 3)
+    assert [c["index"].to_pylist() for c in cut] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert chunks(missing.slice(0, 0), 3) == []
+
+
+def test_chunk_rows_auto() -> None:
+    assert chunk_rows_auto(0) == chunk_rows_auto(1000) == CHUNK_ROWS_AT_LEAST
+    assert chunk_rows_auto(240_001) == 1001
+
+
+KEYS = st.sampled_from("abcdef")
+PLANNED_ROWS = st.lists(st.tuples(KEYS, KEYS, st.sampled_from([32, 64, 128])), max_size=10)
+STORED_ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": KEYS,
+            "slot": KEYS,
+            "attempt": st.integers(0, 2),
+            "finish": st.sampled_from(["stop", "length"]),
+            "budget": st.sampled_from([32, 64, 128]),
+            "reason": st.sampled_from([None, "degenerate", "truncated"]),
+        }
+    ),
+    max_size=8,
+    unique_by=lambda row: (row["key"], row["attempt"]),
+)
+WAITING = st.lists(st.tuples(KEYS, st.integers(0, 3), st.sampled_from(["p1", "p2"])), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PLANNED_ROWS, STORED_ROWS, WAITING, st.sampled_from(["keep", "drop"]), st.booleans())
+def test_each_row_lands_in_exactly_one_place(
+    rows: list[Any], known: list[Any], waiting: list[Any], removed: str, again: bool
+) -> None:
+    reasons = frozenset({"degenerate"} if again else ())
+    result = plan(planned(*rows), stored(*known), parts(*waiting), removed=removed, again=reasons)
+    indices = result.missing["index"].to_pylist()
+    assert indices == sorted(set(indices))
+    assert not set(indices) & set(result.duplicates)
+    assert result.missing.num_rows == result.resumed + result.to_ask
+    assert len(rows) == result.kept + result.held + len(result.duplicates) + result.resumed + result.to_ask
+    # A stored request is never asked again under its own number, and a new one always begins at 0.
+    numbers = {(row["key"], row["attempt"]) for row in known}
+    for index, attempt in asked(result):
+        key = rows[index][0]
+        assert (key, attempt) not in numbers
+        assert attempt == max((a + 1 for k, a in numbers if k == key), default=0)
+    # Every stored row is carried, dropped, superseded or its key is planned.
+    by_key = sum(row["key"] in {key for key, _, _ in rows} for row in known)
+    fates = result.carried + result.carried_bad + len(result.dropped) + result.superseded
+    assert by_key + fates == len(known)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), PLANNED_ROWS, STORED_ROWS, WAITING)
+def test_order_changes_nothing_but_order(
+    data: st.DataObject, rows: list[Any], known: list[Any], waiting: list[Any]
+) -> None:
+    rows = list({key: (key, slot, budget) for key, slot, budget in rows}.values())
+    shuffled = data.draw(st.permutations(rows))
+    one = plan(planned(*rows), stored(*known), parts(*waiting))
+    two = plan(
+        planned(*shuffled), stored(*data.draw(st.permutations(known))), parts(*data.draw(st.permutations(waiting)))
+    )
+
+    def requests(result: Plan, source: list[Any]) -> dict[str, tuple[int, str | None]]:
+        columns = result.missing.to_pydict()
+        keys = [source[index][0] for index in columns["index"]]
+        return dict(zip(keys, zip(columns["attempt"], columns["part"], strict=True), strict=True))
+
+    assert requests(one, rows) == requests(two, shuffled)
+    for name in ("kept", "held", "carried", "carried_bad", "superseded", "resumed", "to_ask", "dropped", "protected"):
+        assert getattr(one, name) == getattr(two, name), name

@@ -1,0 +1,338 @@
+"""Which rows stand after a seal, and that a seal is all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from draftmill.dataset.manifest import Manifest, newest, versions
+from draftmill.dataset.seal import Change, Sealed, Tally, seal
+from draftmill.dataset.storage import ObjectRef, Outcome, Storage
+from draftmill.dataset.stored import stored_keys
+from draftmill.dataset.verify import verify
+from draftmill.errors import DatasetError
+
+Rows = Callable[..., pa.Table]
+
+
+class Dataset:
+    """Seals rows given as dicts, and tells what stands: {(key, attempt): "good" or the reason}."""
+
+    def __init__(self, storage: Storage, rows: Rows, key_of: Callable[[str], str]) -> None:
+        self.storage, self.rows, self.key_of = storage, rows, key_of
+
+    def good(self, *rows: dict[str, Any]) -> ObjectRef:
+        return self.storage.put_table("shards", self.rows(*rows))
+
+    def bad(self, *rows: dict[str, Any], reason: str = "degenerate") -> ObjectRef:
+        return self.storage.put_table("quarantine", self.rows(*rows, reason=reason))
+
+    def request(self, key: str, attempt: int = 0) -> tuple[str, int]:
+        return self.key_of(key), attempt
+
+    def seal(self, *good: dict[str, Any], **change: Any) -> Sealed:
+        shards = [self.good(*good)] if good else []
+        return seal(self.storage, Change(good=shards, **change))
+
+    def standing(self) -> dict[tuple[str, int], str]:
+        names = {self.key_of(name): name for name in ("a", "b", "c", "d", "new", "old")}
+        rows = stored_keys(self.storage, newest(self.storage)).to_pylist()
+        found = {(names[row["row_key"]], row["attempt"]): row["reason"] or "good" for row in rows}
+        assert len(found) == len(rows)
+        assert verify(self.storage).faults == []
+        return found
+
+
+@pytest.fixture
+def dataset(storage: Storage, stored_rows: Rows, key_of: Callable[[str], str]) -> Dataset:
+    return Dataset(storage, stored_rows, key_of)
+
+
+def test_a_first_seal(dataset: Dataset) -> None:
+    sealed = dataset.seal({"key": "a"}, {"key": "b"}, bad=[dataset.bad({"key": "c"})], recipe={"x": 1})
+    assert sealed.sealed
+    manifest = sealed.manifest
+    assert (manifest.version, manifest.parent, manifest.recipe) == (1, None, {"x": 1})
+    assert manifest.counts == {"good_rows": 2, "quarantined_rows": 1}
+    assert newest(dataset.storage) == manifest
+    assert dataset.standing() == {("a", 0): "good", ("b", 0): "good", ("c", 0): "degenerate"}
+
+
+def test_the_next_is_chained_and_leaves_old_shards_as_they_are(dataset: Dataset) -> None:
+    first = dataset.seal({"key": "a"}).manifest
+    second = dataset.seal({"key": "b"}).manifest
+    assert second.parent is not None
+    assert (second.parent.version, second.parent.sha256) == (1, first.sha256)
+    assert second.shards[0] == first.shards[0]
+    assert second.counts["good_rows"] == 2
+
+
+def test_the_same_change_twice_is_one_manifest(dataset: Dataset) -> None:
+    first = dataset.seal({"key": "a"}, {"key": "b"})
+    again = dataset.seal({"key": "a"}, {"key": "b"})
+    inside = dataset.seal({"key": "b"})
+    assert (again.sealed, inside.sealed) == (False, False)
+    assert again.manifest == inside.manifest == first.manifest
+    assert (again.tally.sealed_before, again.tally.good_rows) == (2, 2)
+    assert versions(dataset.storage) == [1]
+
+
+def test_a_new_key_supersedes_the_slots_old_rows(dataset: Dataset) -> None:
+    dataset.seal({"key": "old", "slot": "s"}, {"key": "b"}, bad=[dataset.bad({"key": "d", "slot": "s"})])
+    sealed = dataset.seal({"key": "new", "slot": "s"})
+    assert dataset.standing() == {("b", 0): "good", ("new", 0): "good"}
+    assert sealed.tally.superseded == 2
+    assert sealed.manifest.quarantine == []
+
+
+def test_a_bad_new_key_supersedes_too(dataset: Dataset) -> None:
+    dataset.seal({"key": "old", "slot": "s"}, {"key": "b"})
+    sealed = dataset.seal(bad=[dataset.bad({"key": "new", "slot": "s"})])
+    assert dataset.standing() == {("b", 0): "good", ("new", 0): "degenerate"}
+    assert (sealed.tally.superseded, sealed.tally.good_rows) == (1, 1)
+
+
+def test_a_protected_row_is_not_superseded(dataset: Dataset) -> None:
+    dataset.seal({"key": "old", "slot": "s"})
+    dataset.seal({"key": "new", "slot": "s"}, protected=frozenset({dataset.key_of("old")}))
+    assert dataset.standing() == {("old", 0): "good", ("new", 0): "good"}
+
+
+def test_a_raised_budget_replaces_the_cut_row(dataset: Dataset) -> None:
+    dataset.seal({"key": "a", "finish": "length"}, {"key": "b"})
+    sealed = dataset.seal({"key": "a", "attempt": 1, "budget": 128})
+    assert dataset.standing() == {("a", 1): "good", ("b", 0): "good"}
+    assert (sealed.tally.replaced, sealed.tally.superseded, sealed.tally.good_rows) == (1, 0, 2)
+
+
+def test_a_bad_attempt_stands_beside_the_good_one_until_a_newer(dataset: Dataset) -> None:
+    dataset.seal({"key": "a", "finish": "length"})
+    dataset.seal(bad=[dataset.bad({"key": "a", "attempt": 1})])
+    assert dataset.standing() == {("a", 0): "good", ("a", 1): "degenerate"}
+    dataset.seal(bad=[dataset.bad({"key": "a", "attempt": 2}, reason="truncated")])
+    assert dataset.standing() == {("a", 0): "good", ("a", 2): "truncated"}
+    dataset.seal({"key": "a", "attempt": 3})
+    assert dataset.standing() == {("a", 3): "good"}
+
+
+def test_a_held_row_is_replaced_by_its_next_attempt(dataset: Dataset) -> None:
+    dataset.seal({"key": "b"}, bad=[dataset.bad({"key": "a"}, {"key": "c"})])
+    dataset.seal({"key": "a", "attempt": 1}, bad=[dataset.bad({"key": "c", "attempt": 1}, reason="truncated")])
+    assert dataset.standing() == {("b", 0): "good", ("a", 1): "good", ("c", 1): "truncated"}
+
+
+def test_dropped_rows_leave_and_an_emptied_shard_with_them(dataset: Dataset) -> None:
+    dataset.seal({"key": "a"})
+    dataset.seal({"key": "b"}, {"key": "c"}, bad=[dataset.bad({"key": "d"})])
+    sealed = dataset.seal(dropped={dataset.request("a"), dataset.request("b"), dataset.request("d")})
+    assert dataset.standing() == {("c", 0): "good"}
+    assert (sealed.sealed, sealed.tally.dropped, len(sealed.manifest.shards)) == (True, 3, 1)
+
+
+def test_rows_judged_anew_move_without_a_request(dataset: Dataset) -> None:
+    dataset.seal({"key": "a"}, {"key": "b"}, bad=[dataset.bad({"key": "c"})])
+    change = {
+        "bad": [dataset.bad({"key": "b"}, reason="truncated")],
+        "dropped": {dataset.request("b"), dataset.request("c")},
+    }
+    sealed = dataset.seal({"key": "c"}, **change)
+    assert dataset.standing() == {("a", 0): "good", ("c", 0): "good", ("b", 0): "truncated"}
+    assert (sealed.tally.moved, sealed.tally.dropped, sealed.tally.sealed_before) == (2, 0, 0)
+    assert not dataset.seal({"key": "c"}, **change).sealed
+
+
+def test_a_change_of_nothing_makes_no_manifest(dataset: Dataset) -> None:
+    dataset.seal({"key": "a"})
+    assert not dataset.seal(rejected=[], dropped={("unknown", 0)}, recipe={"other": 1}).sealed
+
+
+def test_never_a_manifest_without_rows(dataset: Dataset) -> None:
+    with pytest.raises(DatasetError, match="no rows"):
+        dataset.seal()
+    assert versions(dataset.storage) == []
+    dataset.seal({"key": "a"})
+    with pytest.raises(DatasetError, match="no rows"):
+        dataset.seal(dropped={dataset.request("a")})
+    assert versions(dataset.storage) == [1]
+
+
+def test_counts_are_completed_with_the_final_numbers(dataset: Dataset) -> None:
+    def counts(tally: Tally) -> dict[str, int]:
+        return {"superseded": tally.superseded, "good_rows": -1}
+
+    dataset.seal({"key": "old", "slot": "s"})
+    sealed = dataset.seal({"key": "new", "slot": "s"}, counts=counts)
+    assert sealed.manifest.counts == {"superseded": 1, "good_rows": 1, "quarantined_rows": 0}
+
+
+def test_consumed_parts_add_up_and_removed_ones_are_forgotten(dataset: Dataset) -> None:
+    for name in ("one", "two"):
+        dataset.storage.create(f"completions/{name}", b"")
+    dataset.seal({"key": "a"}, consumed=["completions/one"])
+    assert dataset.seal({"key": "b"}, consumed=["completions/two"]).manifest.consumed == [
+        "completions/one",
+        "completions/two",
+    ]
+    dataset.storage.remove("completions/one")
+    assert dataset.seal({"key": "c"}).manifest.consumed == ["completions/two"]
+
+
+def test_failed_rows_are_named_up_to_a_bound(dataset: Dataset) -> None:
+    sealed = dataset.seal({"key": "a"}, failed=[{"row_key": str(number)} for number in range(300)])
+    assert len(sealed.manifest.failed) == 100
+
+
+@pytest.mark.parametrize("name", ["shards", "quarantine"])
+def test_an_object_gone_or_changed_stops_the_seal(dataset: Dataset, tmp_path: Path, name: str) -> None:
+    dataset.seal({"key": "a"}, bad=[dataset.bad({"key": "b"})])
+    ref = getattr(newest(dataset.storage), name)[0]
+    file = tmp_path / "dataset" / ref.path
+    whole = file.read_bytes()
+    file.unlink()
+    with pytest.raises(DatasetError, match=ref.path):
+        dataset.seal({"key": "c"})
+    # Parquet reads from its end: longer in front, and still readable.
+    file.write_bytes(whole[:4] + whole)
+    with pytest.raises(DatasetError, match=ref.path):
+        dataset.seal({"key": "c"})
+    assert versions(dataset.storage) == [1]
+
+
+class Killed(BaseException):
+    """As SIGKILL: nobody catches it."""
+
+
+def test_a_crash_before_the_commit_leaves_the_old_manifest(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset.seal({"key": "a"}, {"key": "b"})
+    before = newest(dataset.storage)
+    create = Storage.create
+
+    def killed_at_the_manifest(self: Storage, path: str, data: bytes) -> Outcome:
+        if path.startswith("manifests/"):
+            raise Killed
+        return create(self, path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "create", killed_at_the_manifest)
+        with pytest.raises(Killed):
+            dataset.seal({"key": "c"}, dropped={dataset.request("a")})
+    assert newest(dataset.storage) == before
+    assert dataset.standing() == {("a", 0): "good", ("b", 0): "good"}
+    dataset.seal({"key": "c"}, dropped={dataset.request("a")})
+    assert dataset.standing() == {("b", 0): "good", ("c", 0): "good"}
+
+
+def _meanwhile(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> None:
+    """Let another run seal in the moment before the first commit of ours."""
+    create = Storage.create
+    left = [other]
+
+    def lost(self: Storage, path: str, data: bytes) -> Outcome:
+        if path.startswith("manifests/") and left:
+            left.pop()()
+        return create(self, path, data)
+
+    monkeypatch.setattr(Storage, "create", lost)
+
+
+def test_a_lost_race_is_merged_onto_the_winner(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset.seal({"key": "old", "slot": "s"})
+    _meanwhile(monkeypatch, lambda: dataset.seal({"key": "a", "messages": "winner's"}, {"key": "b"}))
+    sealed = dataset.seal({"key": "a", "messages": "ours"}, {"key": "c"}, {"key": "new", "slot": "s"})
+    assert (sealed.sealed, sealed.manifest.version, sealed.tally.sealed_before) == (True, 3, 1)
+    assert dataset.standing() == {("a", 0): "good", ("b", 0): "good", ("c", 0): "good", ("new", 0): "good"}
+    texts = [m for ref in sealed.manifest.shards for m in dataset.storage.read_table(ref.path)["messages"].to_pylist()]
+    assert sorted(text for text in texts if text) == ["winner's"]
+
+
+def test_a_race_lost_to_the_same_rows_seals_nothing_more(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    _meanwhile(monkeypatch, lambda: dataset.seal({"key": "a"}))
+    sealed = dataset.seal({"key": "a"})
+    assert (sealed.sealed, sealed.manifest.version) == (False, 1)
+
+
+def test_a_race_lost_every_time_ends(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = Storage.create
+    inside: list[int] = []
+    monkeypatch.setattr("draftmill.dataset.seal.ROUNDS", 3)
+
+    def always_lost(self: Storage, path: str, data: bytes) -> Outcome:
+        if path.startswith("manifests/") and not inside:
+            inside.append(1)
+            dataset.seal({"key": path})
+            inside.pop()
+        return create(self, path, data)
+
+    monkeypatch.setattr(Storage, "create", always_lost)
+    with pytest.raises(DatasetError, match="faster"):
+        dataset.seal({"key": "a"})
+    assert versions(dataset.storage) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("answer", ["an error", "exists"])
+def test_a_lost_answer_to_our_own_commit_is_ours(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    create = Storage.create
+
+    def lost_answer(self: Storage, path: str, data: bytes) -> Outcome:
+        outcome = create(self, path, data)
+        if not path.startswith("manifests/"):
+            return outcome
+        if answer == "exists":  # as s3fs: its second try meets the first
+            return Outcome.EXISTS
+        raise DatasetError("cannot write", value="timeout", expected="an answer", remedy="-")
+
+    monkeypatch.setattr(Storage, "create", lost_answer)
+    sealed = dataset.seal({"key": "a"})
+    assert (sealed.sealed, sealed.manifest.version) == (True, 1)
+    assert newest(dataset.storage) == sealed.manifest
+
+
+def test_a_put_that_did_not_arrive_is_put_again(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = Storage.create
+    failures = [1]
+
+    def fails_once(self: Storage, path: str, data: bytes) -> Outcome:
+        if path.startswith("manifests/") and failures:
+            failures.pop()
+            raise DatasetError("cannot write", value="timeout", expected="an answer", remedy="-")
+        return create(self, path, data)
+
+    monkeypatch.setattr(Storage, "create", fails_once)
+    assert dataset.seal({"key": "a"}).manifest.version == 1
+
+
+def test_a_storage_that_refuses_the_manifest_is_said(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = Storage.create
+
+    def refuses(self: Storage, path: str, data: bytes) -> Outcome:
+        if path.startswith("manifests/"):
+            raise DatasetError("cannot write", value="403", expected="the right", remedy="-")
+        return create(self, path, data)
+
+    monkeypatch.setattr(Storage, "create", refuses)
+    with pytest.raises(DatasetError, match="403"):
+        dataset.seal({"key": "a"})
+    assert newest(dataset.storage) is None
+
+
+def test_the_manifest_lists_what_verify_reads(dataset: Dataset) -> None:
+    sealed = dataset.seal({"key": "a"}, {"key": "b"}, bad=[dataset.bad({"key": "c"})])
+    manifest: Manifest = sealed.manifest
+    assert {ref.path for ref in manifest.objects} == set(
+        dataset.storage.list("shards") + dataset.storage.list("quarantine")
+    )
+
+
+def test_a_row_judged_anew_that_was_asked_again_meanwhile(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset.seal({"key": "a"}, {"key": "b"})
+    _meanwhile(monkeypatch, lambda: dataset.seal({"key": "a", "attempt": 1}))
+    judged = dataset.bad({"key": "a"}, reason="truncated")
+    sealed = dataset.seal({"key": "c"}, bad=[judged], dropped={dataset.request("a")})
+    assert dataset.standing() == {("a", 1): "good", ("b", 0): "good", ("c", 0): "good"}
+    assert (sealed.tally.moved, sealed.tally.dropped, sealed.tally.replaced) == (0, 0, 1)
