@@ -1,0 +1,109 @@
+"""The structure of a model's output, decided once per run and explained.
+
+Tokenizer and recipe in, a `Structure` out. The shelf `structures` is asked in
+its order; the first that recognises its kind in the probe's ids decides. What
+none recognises is an error that asks for `structure:` in the recipe and shows
+the evidence, never a silent `plain`. `inspect` is the same decision as a table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from draftmill import plugins
+from draftmill.errors import RecipeError
+from draftmill.judging.structure import Structure
+from draftmill.recipe import Model, Recipe
+from draftmill.records import Thinking
+from draftmill.rendering.probe import TAIL_SHOWN, Probe, probe_template
+from draftmill.rendering.template import date_unset
+from draftmill.rendering.tokenizer import generation_end_ids
+from draftmill.structures.plain import reasoning_hints
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+SHELF = "structures"
+AUTO = "auto"
+
+
+def derive_structure(tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> Structure:
+    """The structure answers must have.
+
+    Raises RecipeError: undecided, the named kind does not fit the template, no
+    id ends a turn, or the template prints the date and the recipe has none.
+    """
+    probe = _probe(tokenizer, recipe)
+    if probe.depends_on_date and recipe.model.date is None:
+        raise date_unset()
+    return _decide(probe, recipe.structure)
+
+
+def inspect(tokenizer: PreTrainedTokenizerBase, about: Recipe | Model) -> dict[str, Any]:
+    """How the template renders and what was decided, as `draftmill inspect --json` prints it. Raises RecipeError."""
+    probe = _probe(tokenizer, about)
+    structure = _decide(probe, about.structure if isinstance(about, Recipe) else AUTO)
+    tail = structure.tail_ids or probe.prompt_ids[-TAIL_SHOWN:]
+    evidence = [*structure.evidence, *probe.evidence]
+    if probe.depends_on_date:
+        evidence.append("the prompt changes with the day: the recipe must set model.date")
+    return {
+        "structure": structure.name,
+        "thinking": structure.thinking.value,
+        "open_ids": list(structure.open_ids),
+        "close_ids": list(structure.close_ids),
+        "end_ids": list(structure.end_ids),
+        "prompt_tail": list(tail),
+        "prompt_tail_text": probe.text(tail),
+        "keeps_history_reasoning": probe.keeps_history_reasoning and structure.thinking is not Thinking.NONE,
+        "depends_on_date": probe.depends_on_date,
+        "highest_id": structure.highest_id,
+        "evidence": evidence,
+    }
+
+
+def _probe(tokenizer: PreTrainedTokenizerBase, about: Recipe | Model) -> Probe:
+    model = about.model if isinstance(about, Recipe) else about
+    stops = about.sampling.stop_token_ids if isinstance(about, Recipe) else []
+    ends = sorted({*generation_end_ids(model), *stops})
+    return probe_template(tokenizer, template_kwargs=model.template_kwargs, end_ids=ends)
+
+
+def _decide(probe: Probe, wanted: str) -> Structure:
+    named = wanted != AUTO
+    shelf = [plugins.load(SHELF, name) for name in ([wanted] if named else plugins.names(SHELF))]
+    for module in sorted(shelf, key=lambda module: int(module.ORDER)):
+        structure: Structure | None = module.derive(probe, named=named)
+        if structure is not None:
+            return _ending(structure, probe)
+    raise _undecided(probe, wanted)
+
+
+def _ending(structure: Structure, probe: Probe) -> Structure:
+    if not structure.end_ids:
+        raise RecipeError(
+            "no id ends a turn",
+            value=f"the prompt ends with {probe.text(probe.prompt_ids[-TAIL_SHOWN:])!r}",
+            expected="a marker behind an assistant's turn, or an eos token in the tokenizer",
+            remedy="name the ids that end a turn in sampling.stop_token_ids",
+        )
+    return structure
+
+
+def _undecided(probe: Probe, wanted: str) -> RecipeError:
+    tail = probe.tail_ids[-TAIL_SHOWN:]
+    found = [f"the prompt ends with {probe.text(tail)!r} {list(tail)}", *reasoning_hints(probe), *probe.evidence]
+    known = ", ".join(plugins.names(SHELF))
+    if wanted != AUTO:
+        return RecipeError(
+            f"the template does not have the structure the recipe names: {wanted}",
+            value="; ".join(found),
+            expected="a template whose ids show that structure",
+            remedy=f"set `structure:` to auto or to another of: {known}",
+        )
+    return RecipeError(
+        "the structure of the answers cannot be decided",
+        value="; ".join(found),
+        expected="one kind from the structures shelf that the template's ids show",
+        remedy=f"set `structure:` in the recipe to one of: {known} (plain for a model that never reasons)",
+    )

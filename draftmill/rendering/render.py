@@ -1,0 +1,167 @@
+"""Loaded source rows become rows to send: prompt ids, keys, and each row's own budget.
+
+In: a LOADED table. Out: a ROW table in source order (a prompt's samples side by
+side) and the rejections, so that every loaded row is in one of the two. A row's
+budget is the recipe's, or what the context leaves: a server clips silently to
+that, so it is said here, where it is stored with the row.
+
+Refuses nothing but a recipe that is wrong for all rows (`template.render_ids`);
+duplicates are the plan's business, which sees all slices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from draftmill import identity
+from draftmill.arrays import Ids
+from draftmill.dataset.schema import ROW, rows_table
+from draftmill.recipe import Recipe
+from draftmill.records import Reason, Rejection, Row
+from draftmill.rendering.special_text import special_text
+from draftmill.rendering.template import Refused, render_date, render_ids
+from draftmill.rendering.tokenizer import load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+VARIANT = "default"
+
+CONTEXT_RESERVE = 2
+"""Ids SGLang keeps free: it clips max_new_tokens to context - prompt - 2 without a word."""
+
+PROMPT_RESERVE = 6
+"""Ids SGLang keeps free of any prompt: the longest it takes is context - 6."""
+
+BATCH_ROWS = 1024
+"""Source rows rendered before their ids go into Arrow: bounds what lives as Python objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """`rows`: a ROW table. `special_text`: prompts kept although text in them became control ids."""
+
+    rows: pa.Table
+    rejected: list[Rejection]
+    special_text: int
+
+
+def render_prompts(loaded: pa.Table, recipe: Recipe) -> Rendered:
+    """A LOADED table as rows with attempt 0, one per sample, and rejections; both in source order.
+
+    Raises RecipeError when tokenizer or template cannot serve any row.
+    """
+    renderer = _Renderer(load_tokenizer(recipe.model), recipe)
+    tables = [ROW.empty_table()]
+    rejected: list[Rejection] = []
+    for batch in loaded.to_batches(max_chunksize=BATCH_ROWS):
+        rows: list[Row] = []
+        for item in batch.to_pylist():
+            outcome = renderer.prompt(item)
+            if isinstance(outcome, Rejection):
+                rejected.append(outcome)
+            else:
+                rows += outcome
+        tables.append(rows_table(rows))
+    return Rendered(pa.concat_tables(tables), rejected, renderer.special_text)
+
+
+class _Renderer:
+    """Renders one slice of a run; counts what is only counted."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> None:
+        self._tokenizer = tokenizer
+        self._recipe = recipe
+        self._date = render_date(recipe.model)
+        self._shared = identity.row_identity(recipe.model, recipe.sampling)
+        self.special_text = 0
+
+    def prompt(self, item: dict[str, Any]) -> list[Row] | Rejection:
+        """One LOADED row as its samples' rows, or why it cannot be sent."""
+        source = json.loads(item["messages"])
+        messages, tools = source["messages"], source.get("tools")
+        parsed = parse_arguments(messages)
+        if isinstance(parsed, Refused):
+            return _rejection(item, Reason.PROMPT_INVALID, parsed.words)
+        ids = self._ids(parsed, tools)
+        if isinstance(ids, Refused):
+            return _rejection(item, Reason.PROMPT_INVALID, ids.words)
+        if not len(ids):
+            return _rejection(item, Reason.PROMPT_INVALID, "the template renders no ids")
+        if too_long := self._too_long(len(ids)):
+            return _rejection(item, Reason.PROMPT_TOO_LONG, too_long)
+        if found := special_text(self._tokenizer, (parsed, tools), ids, self._ids):
+            if self._recipe.prompts.special_text == "reject":
+                return _rejection(item, Reason.SPECIAL_TEXT, f"text becomes control ids: {', '.join(found)}")
+            self.special_text += 1
+        return list(self._rows(item, identity.prompt_key(messages, tools, VARIANT), ids))
+
+    def _ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> Ids | Refused:
+        return render_ids(
+            self._tokenizer, messages, tools, template_kwargs=self._recipe.model.template_kwargs, date=self._date
+        )
+
+    def _room(self, prompt_len: int) -> int:
+        return self._recipe.model.context_length - prompt_len - CONTEXT_RESERVE
+
+    def _too_long(self, prompt_len: int) -> str | None:
+        context, room = self._recipe.model.context_length, self._room(prompt_len)
+        wanted = min(self._recipe.prompts.min_room, self._recipe.sampling.max_new_tokens)
+        if room >= wanted and prompt_len <= context - PROMPT_RESERVE:
+            return None
+        return f"{prompt_len} tokens in a context of {context} leave {room} for the answer; wanted {wanted}"
+
+    def _rows(self, item: dict[str, Any], prompt_key: str, ids: Ids) -> Iterator[Row]:
+        budget = min(self._recipe.sampling.max_new_tokens, self._room(len(ids)))
+        for sample in range(self._recipe.sampling.samples):
+            yield Row(
+                row_key=identity.row_key(ids, self._shared, sample),
+                attempt=0,
+                prompt_key=prompt_key,
+                prompt_id=item["prompt_id"],
+                variant=VARIANT,
+                sample=sample,
+                prompt_ids=ids,
+                max_new_tokens=budget,
+                messages=item["messages"] if self._recipe.keep_messages else None,
+                source=item["source"],
+            )
+
+
+def parse_arguments(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | Refused:
+    """Messages with tool calls' JSON arguments as objects, as servers pass them on: a string would be encoded twice."""
+    parsed = []
+    for message in messages:
+        calls = message.get("tool_calls")
+        if isinstance(calls, list):
+            calls = [_parse_call(call) for call in calls]
+            refused = next((call for call in calls if isinstance(call, Refused)), None)
+            if refused is not None:
+                return refused
+            message = {**message, "tool_calls": calls}
+        parsed.append(message)
+    return parsed
+
+
+def _parse_call(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        arguments = json.loads(function["arguments"] or "{}")
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        return Refused(f"a tool call's arguments are no JSON object: {function['arguments'][:80]!r}")
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
+def _rejection(item: dict[str, Any], reason: Reason, detail: str) -> Rejection:
+    return Rejection(
+        reason=reason, detail=detail, prompt_id=item["prompt_id"], source=item["source"], line=item["line"]
+    )
