@@ -1,0 +1,226 @@
+"""SGLang's native `/generate`: ids in, ids out.
+
+Every sampling parameter is sent, so that neither the engine's defaults nor a
+server's `preferred_sampling_params` fill one in. HTTP 200 is not yet an answer:
+aborts come as 200 with partial ids. Facts and versions: docs/engines.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+
+from draftmill.arrays import Ids, ids_array
+from draftmill.errors import GateRefused
+from draftmill.recipe import Sampling
+from draftmill.records import Answer, Fault, FaultKind, Row, ServerReport
+
+CONTEXT_RESERVE = 2
+"""Tokens. SGLang clips a budget to context - prompt - 2 without a word (0.5.23, recorded)."""
+
+GENERATE = "/generate"
+
+HEALTH_TIMEOUT_S = 25.0
+"""Seconds. `/health` generates a token and takes 20 s to say that the scheduler is stuck."""
+
+_SHORT = aiohttp.ClientTimeout(total=10)
+_WORDS_KEPT = 500
+"""Characters of a server's error text that are kept: enough to read, not a page of HTML."""
+
+_FACTS = (
+    "model_path",
+    "tokenizer_path",
+    "dtype",
+    "quantization",
+    "kv_cache_dtype",
+    "revision",
+    "tool_call_parser",
+    "speculative_algorithm",
+    "max_running_requests",
+    "max_total_num_tokens",
+    "tp_size",
+    "dp_size",
+    "device",
+    "enable_deterministic_inference",
+    "preferred_sampling_params",
+    "development_engine",
+)
+"""What provenance keeps of `/server_info`: a list of what may pass, since it also holds the API key, twice."""
+
+
+def payload(row: Row, sampling: Sampling, *, rid: str) -> dict[str, Any]:
+    """The body of one row's request."""
+    return {
+        "input_ids": row.prompt_ids.tolist(),
+        "rid": rid,
+        "stream": False,
+        "return_prompt_token_ids": True,
+        "sampling_params": {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "repetition_penalty": sampling.repetition_penalty,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            "max_new_tokens": row.max_new_tokens,
+            "min_new_tokens": 0,
+            "stop": [],
+            "stop_token_ids": sorted(sampling.stop_token_ids),
+            "ignore_eos": False,
+        },
+    }
+
+
+def read(status: int, headers: Mapping[str, str], body: bytes, *, row: Row, rid: str, engine: str) -> Answer | Fault:
+    """One HTTP answer as an Answer, or as the Fault it is."""
+    if status != 200:
+        return _http_fault(status, headers, body)
+    try:
+        data = json.loads(body)
+        meta = data["meta_info"]
+        finish = meta["finish_reason"]
+        if meta["id"] != rid:
+            return Fault(FaultKind.UNREADABLE, f"the answer is for request {meta['id']}, not {rid}")
+        answer = Answer(
+            output_ids=ids_array("output_ids", data["output_ids"]),
+            echo_ids=_echo(data.get("prompt_token_ids"), row.prompt_ids),
+            prompt_tokens=_count(meta, "prompt_tokens"),
+            completion_tokens=_count(meta, "completion_tokens"),
+            finish_type=_finish_type(finish),
+            finish_length=_count(finish, "length"),
+            matched=finish.get("matched"),
+            engine=engine,
+            weight_version=meta.get("weight_version"),
+            created_at=datetime.now(UTC),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return Fault(
+            FaultKind.UNREADABLE, f"HTTP 200, but not an answer of /generate ({type(error).__name__}: {error})"
+        )
+    if answer.finish_type == "abort":
+        return Fault(FaultKind.ABORTED, str(finish.get("message") or "aborted"), answer=answer)
+    return answer
+
+
+def _echo(echoed: Any, prompt_ids_P: Ids) -> Ids | None:
+    # A missing echo is no equal echo: an empty array differs from every prompt.
+    echo_ids = ids_array("prompt_token_ids", echoed if echoed is not None else [])
+    same = len(echo_ids) == len(prompt_ids_P) and bool((echo_ids == prompt_ids_P).all())
+    return None if same else echo_ids
+
+
+def _finish_type(finish: dict[str, Any]) -> str:
+    kind = finish["type"]
+    if kind not in ("stop", "length", "abort"):
+        raise ValueError(f"finish_reason of type {kind!r}")
+    return str(kind)
+
+
+def _count(data: dict[str, Any], key: str) -> int | None:
+    value = data.get(key)
+    if value is not None and type(value) is not int:
+        raise ValueError(f"{key} is {value!r}, not an integer")
+    return value
+
+
+def _http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+    kinds = {401: FaultKind.UNAUTHORIZED, 403: FaultKind.UNAUTHORIZED, 404: FaultKind.WRONG_SERVER}
+    kinds |= {405: FaultKind.WRONG_SERVER, 408: FaultKind.SERVER_ERROR}
+    kinds |= {429: FaultKind.OVERLOADED, 503: FaultKind.OVERLOADED}
+    kind = kinds.get(status, FaultKind.SERVER_ERROR if status >= 500 else FaultKind.REJECTED)
+    return Fault(kind, f"HTTP {status}: {_words(body)}", retry_after_s=_retry_after_s(headers))
+
+
+def _words(body: bytes) -> str:
+    """The message in any of the shapes SGLang and proxies answer errors in, on one line."""
+    text = body.decode("utf-8", "replace")
+    try:
+        data = json.loads(text)
+        error = data.get("error", data.get("message", data.get("detail", text))) if isinstance(data, dict) else text
+        text = str(error["message"] if isinstance(error, dict) and "message" in error else error)
+    except ValueError:
+        pass
+    return " ".join(text.split())[:_WORDS_KEPT]
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    value = headers.get("Retry-After", "")
+    return float(value) if value.isdecimal() else None
+
+
+async def is_ready(http: aiohttp.ClientSession, url: str) -> str | None:
+    """None when `/health` says 200, else what was seen instead (refused, loading, stuck)."""
+    try:
+        async with http.get(f"{url}/health", timeout=aiohttp.ClientTimeout(total=HEALTH_TIMEOUT_S)) as answer:
+            return None if answer.status == 200 else f"/health answers {answer.status}"
+    except TimeoutError:
+        return f"/health does not answer within {HEALTH_TIMEOUT_S:.0f} s"
+    except aiohttp.ClientError as error:
+        return str(error) or type(error).__name__
+
+
+async def report(http: aiohttp.ClientSession, url: str) -> ServerReport:
+    """`/server_info`, `/model_info` and `/v1/models` as one redacted report.
+
+    Raises GateRefused when the server does not answer them as SGLang does.
+    """
+    server = await _get(http, url, "/server_info", "/get_server_info")
+    model = await _get(http, url, "/model_info", "/get_model_info")
+    models = await _get(http, url, "/v1/models")
+    listed = (models.get("data") or [{}])[0]
+    facts = {key: server[key] for key in _FACTS if server.get(key) is not None}
+    return ServerReport(
+        url=url,
+        name=str(server.get("engine_name", "sglang")),
+        version=server.get("version"),
+        model=model.get("served_model_name") or listed.get("id") or server.get("served_model_name"),
+        weight_version=model.get("weight_version") or server.get("weight_version"),
+        context_length=listed.get("max_model_len") or server.get("context_length"),
+        max_prompt=server.get("max_req_input_len"),
+        reasoning_parser=server.get("reasoning_parser") or model.get("reasoning_parser"),
+        auto_truncate=server.get("allow_auto_truncate"),
+        facts=facts,
+    )
+
+
+async def _get(http: aiohttp.ClientSession, url: str, *paths: str) -> dict[str, Any]:
+    seen = ""
+    for path in paths:
+        try:
+            async with http.get(url + path, timeout=_SHORT) as answer:
+                if answer.status == 200:
+                    data = json.loads(await answer.read())
+                    if isinstance(data, dict):
+                        return data
+                seen = f"HTTP {answer.status} from {path}"
+                if answer.status in (401, 403):
+                    raise GateRefused(
+                        f"{url} refuses the key",
+                        value=seen,
+                        expected="HTTP 200",
+                        remedy="set engine.api_key_env to the name of the environment variable that holds the key",
+                    )
+        except (TimeoutError, aiohttp.ClientError, ValueError) as error:
+            seen = f"{type(error).__name__} from {path}"
+    raise GateRefused(
+        f"{url} does not answer as an SGLang server does",
+        value=seen,
+        expected=f"JSON from {paths[0]}",
+        remedy="correct engine.urls or engine.kind; a router in front must pass these paths on",
+    )
+
+
+async def abort(http: aiohttp.ClientSession, url: str, rid: str) -> None:
+    """Tell the server to stop generating for `rid`. Best effort: a server that is gone needs no abort."""
+    try:
+        async with http.post(
+            f"{url}/abort_request", json={"rid": rid}, timeout=aiohttp.ClientTimeout(total=3)
+        ) as answer:
+            await answer.read()
+    except (TimeoutError, aiohttp.ClientError):
+        return

@@ -1,0 +1,240 @@
+"""The gate: is this the server the recipe describes, and does it answer ids with ids?
+
+Waits while a server loads, then checks what it says of itself and sends one
+canary. Costs a few tokens and saves nights: a wrong model, a reasoning parser or
+an auto-truncating server would spoil every row in silence. Generates nothing
+but the canary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import ModuleType
+
+import aiohttp
+
+from draftmill import plugins
+from draftmill.arrays import Ids
+from draftmill.errors import GateRefused
+from draftmill.generation.http import open_http
+from draftmill.judging.judge import judge_one
+from draftmill.judging.structure import Structure
+from draftmill.progress import listener
+from draftmill.recipe import Recipe
+from draftmill.records import Completion, Fault, Row, ServerReport
+from draftmill.rendering.prepare import prepare
+
+LOOK_EVERY_S = 2.0
+"""Seconds between looks at a server that is not ready: it loads for minutes."""
+
+CANARY_TOKENS = 16
+"""Budget of the canary: enough to see the answer's first markers."""
+
+CANARY_TIMEOUT_S = 120.0
+"""Seconds. A cold server compiles kernels for its first request."""
+
+
+class Level(StrEnum):
+    """What a check's result means for the run."""
+
+    OK = "ok"
+    WARN = "warn"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the gate's table."""
+
+    url: str
+    name: str
+    level: Level
+    seen: str
+    expected: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What the gate saw: every check, and each server's report."""
+
+    checks: list[Check]
+    reports: list[ServerReport]
+
+    def refuse(self) -> None:
+        """Raises GateRefused with the first refusal, if there is any."""
+        refused = [check for check in self.checks if check.level is Level.REFUSE]
+        if refused:
+            first, more = refused[0], len(refused) - 1
+            raise GateRefused(
+                f"the gate refuses {first.url}: {first.name}"
+                + (f" (and {more} more; see `draftmill gate`)" if more else ""),
+                value=first.seen,
+                expected=first.expected,
+                remedy=first.remedy,
+            )
+
+
+async def look(recipe: Recipe) -> Gate:
+    """The gate of a recipe: its tokenizer and structure, its servers, all checks."""
+    prepared = await asyncio.to_thread(prepare, recipe)
+    async with open_http(recipe.engine) as http:
+        return await inspect_servers(
+            recipe,
+            prepared.structure,
+            canary_ids=prepared.canary_ids,
+            http=http,
+            protocol=plugins.load("engines", recipe.engine.kind),
+        )
+
+
+async def inspect_servers(
+    recipe: Recipe, structure: Structure, *, canary_ids: Ids, protocol: ModuleType, http: aiohttp.ClientSession
+) -> Gate:
+    """All checks of all servers. `canary_ids`: a rendered prompt.
+
+    Raises GateRefused when a server is not ready within `engine.wait_s`.
+    """
+    deadline_s = time.monotonic() + recipe.engine.wait_s
+    await asyncio.gather(*(_wait(http, protocol, url, deadline_s, recipe.engine.wait_s) for url in recipe.engine.urls))
+    reports = [await protocol.report(http, url) for url in recipe.engine.urls]
+    checks = [check for report in reports for check in self_description(report, recipe)]
+    for report in reports:
+        checks.append(await _canary(recipe, structure, canary_ids, protocol, http, report))
+    return Gate(checks, reports)
+
+
+async def _wait(http: aiohttp.ClientSession, protocol: ModuleType, url: str, deadline_s: float, wait_s: float) -> None:
+    while (seen := await protocol.is_ready(http, url)) is not None:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise GateRefused(
+                f"{url} is not ready",
+                value=seen,
+                expected=f"/health to answer 200 within {wait_s:.0f} s (engine.wait_s)",
+                remedy="start the server, or correct engine.urls",
+            )
+        listener().wait(f"{url} is not ready ({seen}); waiting, {left_s:.0f} s left")
+        await asyncio.sleep(min(LOOK_EVERY_S, left_s))
+
+
+def self_description(report: ServerReport, recipe: Recipe) -> Sequence[Check]:
+    """The checks that need no request: what a server says of itself against the recipe. Pure."""
+    names = (report.model, report.facts.get("model_path"))
+    context = report.context_length
+    pool = report.facts.get("max_total_num_tokens")
+    return [
+        _check(
+            report,
+            "model",
+            recipe.model.name in names,
+            seen=str(report.model),
+            expected=recipe.model.name,
+            remedy="correct model.name, or start the server with --served-model-name",
+        ),
+        _check(
+            report,
+            "context length",
+            context is not None and context >= recipe.model.context_length,
+            seen=str(context),
+            expected=f"at least {recipe.model.context_length}",
+            remedy="lower model.context_length, or start the server with a larger --context-length",
+        ),
+        _check(
+            report,
+            "KV pool",
+            pool is None or pool >= recipe.model.context_length,
+            level=Level.WARN,
+            seen=f"{pool} tokens",
+            expected=f"at least {recipe.model.context_length}",
+            remedy="long rows may be cut by the server before their budget: give the server more KV memory",
+        ),
+        _check(
+            report,
+            "reasoning parser",
+            report.reasoning_parser is None,
+            seen=str(report.reasoning_parser),
+            expected="none",
+            remedy="start the server without --reasoning-parser: some versions strip the think markers from the ids",
+        ),
+        _check(
+            report,
+            "auto truncate",
+            not report.auto_truncate,
+            seen=str(report.auto_truncate),
+            expected="False",
+            remedy="start the server without --allow-auto-truncate: it cuts prompts in silence",
+        ),
+    ]
+
+
+def _check(
+    report: ServerReport, name: str, holds: bool, *, seen: str, expected: str, remedy: str, level: Level = Level.REFUSE
+) -> Check:
+    return Check(report.url, name, Level.OK if holds else level, seen, expected, "" if holds else remedy)
+
+
+async def _canary(
+    recipe: Recipe,
+    structure: Structure,
+    canary_ids: Ids,
+    protocol: ModuleType,
+    http: aiohttp.ClientSession,
+    report: ServerReport,
+) -> Check:
+    budget = min(CANARY_TOKENS, recipe.sampling.max_new_tokens)
+    row = Row("canary", 0, "canary", "canary", "default", 0, canary_ids, budget, None, "canary")
+    rid = uuid.uuid4().hex
+    body = protocol.payload(row, recipe.sampling, rid=rid)
+    expected = "the prompt echoed to the id, and an answer of the model's structure"
+    try:
+        timeout = aiohttp.ClientTimeout(total=CANARY_TIMEOUT_S)
+        async with http.post(report.url + protocol.GENERATE, json=body, timeout=timeout) as answer:
+            content = await answer.read()
+            result = protocol.read(answer.status, answer.headers, content, row=row, rid=rid, engine=report.engine)
+    except TimeoutError:
+        return _check(
+            report,
+            "canary",
+            False,
+            seen=f"no answer in {CANARY_TIMEOUT_S:.0f} s",
+            expected=expected,
+            remedy="look at the server's log",
+        )
+    except aiohttp.ClientError as error:
+        return _check(
+            report,
+            "canary",
+            False,
+            seen=f"{type(error).__name__}: {error}",
+            expected=expected,
+            remedy="look at the server's log",
+        )
+    if isinstance(result, Fault):
+        return _check(
+            report,
+            "canary",
+            False,
+            seen=result.words,
+            expected=expected,
+            remedy="look at the server's log; servers older than SGLang 0.4.10 return no ids",
+        )
+    verdict = judge_one(Completion(row, result), structure, on_truncated="keep", degenerate="off")
+    seen = (
+        f"{len(result.output_ids)} ids, {result.finish_type}"
+        if verdict.reason is None
+        else f"{verdict.reason}: {verdict.detail}"
+    )
+    return _check(
+        report,
+        "canary",
+        verdict.reason is None,
+        seen=seen,
+        expected=expected,
+        remedy="see docs/reason-codes.md for what makes a server answer so",
+    )

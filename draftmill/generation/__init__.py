@@ -1,0 +1,10 @@
+"""Rows in, completions in the journal: one in-flight pool for the whole process.
+
+The decisions are pure (`retry`, `breaker`: the clock and the tries are passed
+in), the async shell around them is thin (`pool`). `session` holds what a run
+shares: storage, journal, structure, pool.
+
+Invariant: every row given to `Pool.ask` comes out exactly once, as a
+completion, a failure or pending; a completion is in the journal before it is
+reported.
+"""

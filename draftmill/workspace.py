@@ -1,0 +1,113 @@
+"""What the stages of one run share: the dataset, the journal, the pool.
+
+Prefect passes receipts only; live things (a lock, a session, a loop) live here,
+in context variables that a flow sets and its tasks read. A flow opens the
+workspace first and the pool once it knows that something is to be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from draftmill import plugins
+from draftmill.dataset import completions
+from draftmill.dataset.journal import Journal, journal_path
+from draftmill.dataset.storage import Storage, open_storage
+from draftmill.errors import DraftmillError
+from draftmill.generation.http import open_http
+from draftmill.generation.pool import Pool
+from draftmill.judging.judge import judge_one
+from draftmill.judging.structure import Structure
+from draftmill.recipe import Recipe
+from draftmill.records import Completion, Reason
+
+PART_EVERY_S = 60.0
+"""Seconds of new rows that a lost machine may cost: how often the journal's tail goes to the dataset."""
+
+log = logging.getLogger("draftmill.workspace")
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A dataset and this machine's journal of it."""
+
+    storage: Storage
+    journal: Journal
+
+
+_WORKSPACE: ContextVar[Workspace] = ContextVar("draftmill_workspace")
+_POOL: ContextVar[Pool] = ContextVar("draftmill_pool")
+
+
+def workspace() -> Workspace:
+    """The workspace of the running flow."""
+    return _WORKSPACE.get()
+
+
+def pool() -> Pool:
+    """The pool of the running flow."""
+    return _POOL.get()
+
+
+@contextlib.asynccontextmanager
+async def open_workspace(dataset: str) -> AsyncIterator[Workspace]:
+    """The dataset and its journal, which one run at a time holds; the journal's tail is uploaded first.
+
+    Raises DatasetError when another run on this machine holds it.
+    """
+    storage = open_storage(dataset)
+    with Journal(journal_path(dataset)) as journal:
+        await asyncio.to_thread(completions.upload, storage, journal)
+        token = _WORKSPACE.set(Workspace(storage, journal))
+        try:
+            yield _WORKSPACE.get()
+        finally:
+            _WORKSPACE.reset(token)
+
+
+@contextlib.asynccontextmanager
+async def open_pool(
+    recipe: Recipe, structure: Structure, engines: dict[str, str], num_rows: int
+) -> AsyncIterator[Pool]:
+    """The pool on the recipe's servers; meanwhile the journal's tail goes to the dataset every PART_EVERY_S.
+
+    `engines`: each URL's engine and version, as the gate reported it.
+    """
+    space = workspace()
+
+    def judge(completion: Completion) -> Reason | None:
+        return judge_one(completion, structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate).reason
+
+    async with open_http(recipe.engine) as http:
+        async with Pool(
+            recipe,
+            protocol=plugins.load("engines", recipe.engine.kind),
+            http=http,
+            engines=engines,
+            keeper=space.journal,
+            judge=judge,
+            num_rows=num_rows,
+        ) as pool:
+            token = _POOL.set(pool)
+            parts = asyncio.create_task(_upload_parts(space))
+            try:
+                yield pool
+            finally:
+                _POOL.reset(token)
+                parts.cancel()
+                await asyncio.gather(parts, return_exceptions=True)
+
+
+async def _upload_parts(space: Workspace) -> None:
+    while True:
+        await asyncio.sleep(PART_EVERY_S)
+        try:
+            await asyncio.to_thread(completions.upload, space.storage, space.journal)
+        except DraftmillError as error:
+            # The rows are safe in the journal; the next round, or the next run, uploads them.
+            log.warning("completions could not be uploaded and stay in the journal: %s", error)
