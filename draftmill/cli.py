@@ -1,0 +1,276 @@
+"""`draftmill COMMAND`: data to stdout, progress and errors to stderr, the exit status of the contract.
+
+Commands that run a flow find it through the entry point `draftmill.flows`; all
+others are plain calls into the library. An error of draftmill's own is printed
+in its four parts; a traceback is always a fault of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from importlib.metadata import entry_points
+from typing import Annotated, Any
+
+import typer
+
+from draftmill.errors import DraftmillError, RecipeError, RunStopped
+from draftmill.recipe import Recipe, load_recipe, parse_recipe
+from draftmill.reporting import terminal
+
+app = typer.Typer(
+    name="draftmill",
+    help="Token-exact training data for speculative-decoding drafters.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+PREFECT_DEFAULTS = {
+    # Prefect would report usage to its makers.
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    # Our log lines belong to the run's page in the UI.
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "draftmill",
+    # SQLite writes one at a time: with batches no task run is missing in the UI.
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+}
+"""Settings for a local Prefect server; the environment wins."""
+
+RecipePath = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file; see deployments/recipes/.")]
+DatasetUrl = Annotated[str, typer.Argument(metavar="DATASET", help="A folder or s3://bucket/prefix.")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value: sampling.top_p=0.9")
+]
+Json = Annotated[bool, typer.Option("--json", help="Make the last line of stdout one JSON object.")]
+
+
+def main() -> None:
+    """The entry point. Ends with the contract's exit status and never with a traceback of an expected error."""
+    try:
+        app()
+    except DraftmillError as error:
+        terminal.print_error(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        terminal.print_error(_interrupted())
+        sys.exit(RunStopped.exit_code)
+
+
+@app.command()
+def run(
+    recipe: RecipePath,
+    sets: Sets = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Stop before anything is generated; needs no server.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Bring a dataset up to its recipe: generate, check and seal what is missing.
+
+    Example: draftmill run deployments/recipes/demo.yaml --set prompts.limit=8
+    """
+    loaded = load_recipe(recipe, tuple(sets or ()))
+    _finish(_launch("refresh", recipe=loaded, plan_only=plan), plan=plan, as_json=as_json)
+
+
+@app.command()
+def rerun(
+    dataset: DatasetUrl,
+    generate: Annotated[bool, typer.Option("--generate", help="Ask again for failed rows and for --reason.")] = False,
+    reason: Annotated[list[str] | None, typer.Option("--reason", metavar="CODE", help="A reason code.")] = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Judge what is stored by the present rules, with 0 requests; with --generate ask again for bad rows.
+
+    Example: draftmill rerun demo-dataset --generate --reason truncated
+    """
+    from draftmill.records import OF_AN_ANSWER
+
+    unknown = sorted(set(reason or ()) - set(OF_AN_ANSWER))
+    if unknown or (reason and not generate):
+        raise RecipeError(
+            "--reason cannot be used so",
+            value=", ".join(unknown) if unknown else "--reason without --generate",
+            expected=f"with --generate, one of: {', '.join(OF_AN_ANSWER)}",
+            remedy="correct the command",
+        )
+    loaded = _stored_recipe(dataset, tuple(sets or ()))
+    _finish(_launch("rerun", recipe=loaded, generate=generate, reasons=reason or []), plan=False, as_json=as_json)
+
+
+@app.command()
+def gate(recipe: RecipePath, sets: Sets = None, as_json: Json = False) -> None:
+    """Check the servers against the recipe; generates nothing but a canary.
+
+    Example: draftmill gate deployments/recipes/demo.yaml
+    """
+    from draftmill.gate import Level, look
+
+    loaded = load_recipe(recipe, tuple(sets or ()))
+    with terminal.listening():
+        seen = asyncio.run(look(loaded))
+    terminal.print_gate(seen.checks, as_json=as_json)
+    if any(check.level is Level.REFUSE for check in seen.checks):
+        sys.exit(4)
+
+
+@app.command()
+def inspect(
+    target: Annotated[
+        str, typer.Argument(metavar="RECIPE or TOKENIZER", help="A recipe, a tokenizer's folder or hub id.")
+    ],
+    chat_template: Annotated[
+        str | None, typer.Option("--chat-template", metavar="FILE", help="Another template.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Of a hub id.")] = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Show how a template renders: who opens the think block, which ids end a turn, and how that was decided.
+
+    Example: draftmill inspect embedded
+    """
+    from draftmill.judging.derive import inspect as inspect_model
+    from draftmill.rendering.tokenizer import load_tokenizer
+
+    if target.endswith((".yaml", ".yml")):
+        loaded = load_recipe(
+            target, (*(sets or ()), *([f"model.chat_template={chat_template}"] if chat_template else []))
+        )
+    else:
+        loaded = _recipe_of_tokenizer(target, chat_template, revision, tuple(sets or ()))
+    terminal.print_inspection(inspect_model(load_tokenizer(loaded.model), loaded), as_json=as_json)
+
+
+@app.command()
+def status(dataset: DatasetUrl, as_json: Json = False) -> None:
+    """Show a dataset's manifests, counts, reasons, rejected prompts and unfinished rows.
+
+    Example: draftmill status demo-dataset
+    """
+    from draftmill.dataset.status import dataset_status
+
+    terminal.print_status(dataset_status(dataset), as_json=as_json)
+
+
+@app.command()
+def show(
+    dataset: DatasetUrl,
+    row: Annotated[str, typer.Argument(metavar="ROW", help="A row's number or the start of its key.")],
+) -> None:
+    """Show one row, its ids coloured by prompt, reasoning, content and markers.
+
+    Example: draftmill show demo-dataset 0
+    """
+    from draftmill.reporting.row_view import row_view
+
+    terminal.print_row(row_view(dataset, row))
+
+
+@app.command()
+def verify(dataset: DatasetUrl, as_json: Json = False) -> None:
+    """Read everything the manifest lists and name each fault.
+
+    Example: draftmill verify demo-dataset
+    """
+    from draftmill.reporting.verification import verify_dataset
+
+    verification = verify_dataset(dataset)
+    terminal.print_verification(verification, as_json=as_json)
+    if verification.faults:
+        sys.exit(1)
+
+
+@app.command()
+def engine(
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="0 = a free one; the URL goes to stdout.")
+    ] = 30000,
+    slots: Annotated[int, typer.Option("--slots", min=1, help="Requests generated at once.")] = 8,
+    context_length: Annotated[int, typer.Option("--context-length", min=64, help="Tokens per request.")] = 2048,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Processor threads; default: all.")] = None,
+    cache_prompt: Annotated[bool, typer.Option(help="Reuse the work on common beginnings of prompts.")] = True,
+) -> None:
+    """Serve SmolLM2-135M on loopback by SGLang's protocol, for development: no GPU, no hub, no account.
+
+    Example: draftmill engine --port 30000
+    """
+    from draftmill.serving.embedded import serve_embedded
+
+    def ready(url: str) -> None:
+        print(url, flush=True)
+
+    asyncio.run(
+        serve_embedded(
+            port=port,
+            slots=slots,
+            context_length=context_length,
+            threads=threads,
+            cache_prompt=cache_prompt,
+            ready=ready,
+        )
+    )
+
+
+def _launch(flow: str, **parameters: Any) -> dict[str, Any]:
+    for name, value in PREFECT_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    (found,) = entry_points(group="draftmill.flows", name="launch")
+    with terminal.listening():
+        terminal.say("starting Prefect")
+        result: dict[str, Any] = found.load()(flow, **parameters)
+    return result
+
+
+def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
+    terminal.print_summary(data["summary"], plan=plan, as_json=as_json)
+    if data["error"]:
+        terminal.say(data["error"])
+    sys.exit(0 if plan else data["exit_code"])
+
+
+def _interrupted() -> RunStopped:
+    return RunStopped(
+        "stopped before all rows were asked",
+        value="interrupted",
+        expected="to run to the end",
+        remedy="run the same command again: finished rows are kept and only the others are asked",
+    )
+
+
+def _stored_recipe(dataset: str, sets: tuple[str, ...]) -> Recipe:
+    """The recipe of a dataset's newest manifest, with --set on top."""
+    from draftmill.dataset.manifest import newest
+    from draftmill.dataset.storage import open_storage
+    from draftmill.recipe import anchored, assign
+
+    manifest = newest(open_storage(dataset))
+    if manifest is None:
+        raise RecipeError(
+            "no dataset there", value=dataset, expected="a folder or prefix with manifests/", remedy="correct the path"
+        )
+    data = json.loads(json.dumps(manifest.recipe))
+    for assignment in sets:
+        assign(data, assignment)
+    return anchored(parse_recipe({**data, "dataset": dataset}, origin=f"the recipe of manifest {manifest.version}"))
+
+
+def _recipe_of_tokenizer(name: str, template: str | None, revision: str | None, sets: tuple[str, ...]) -> Recipe:
+    from draftmill.recipe import assign
+
+    data: dict[str, Any] = {
+        "dataset": "none",
+        "prompts": {"path": "none"},
+        "model": {"name": name, "context_length": 1 << 20, "revision": revision, "chat_template": template},
+        "sampling": {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 1024},
+    }
+    if name == "embedded":
+        data["model"]["tokenizer"] = "embedded"
+    for assignment in sets:
+        assign(data, assignment)
+    return parse_recipe(data, origin="the command line")

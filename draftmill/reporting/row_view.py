@@ -1,0 +1,96 @@
+"""One row for human eyes: its ids cut into prompt, markers, reasoning, content and end.
+
+The pieces of text beside the ids are for people only; the ids are the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from draftmill.dataset.manifest import Manifest, newest
+from draftmill.dataset.status import no_dataset
+from draftmill.dataset.storage import Storage, open_storage
+from draftmill.errors import DraftmillError, RecipeError
+from draftmill.judging.structure import Structure
+from draftmill.recipe import parse_recipe
+from draftmill.rendering.tokenizer import load_tokenizer
+from draftmill.reporting.row_parts import Part, Piece
+
+SHORTEST_KEY = 4
+"""Characters of a row key's beginning that count as a key, not as a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """A row's columns (ids aside) and its pieces."""
+
+    columns: dict[str, Any]
+    pieces: list[Piece]
+
+
+def row_view(url: str, row: str) -> RowView:
+    """The row with that number (good rows first, then quarantine) or that beginning of its key.
+
+    Raises RecipeError when there is none, or when the beginning fits several.
+    """
+    storage = open_storage(url)
+    manifest = newest(storage)
+    if manifest is None:
+        raise no_dataset(url)
+    columns = _find(storage, manifest, row)
+    ids = columns.pop("input_ids")
+    parts = _parts(ids, columns, Structure.from_json(manifest.structure))
+    texts = _texts(manifest, ids)
+    return RowView(columns, [Piece(*piece) for piece in zip(ids, parts, texts, strict=True)])
+
+
+def _find(storage: Storage, manifest: Manifest, row: str) -> dict[str, Any]:
+    seen, found = 0, []
+    for ref in (*manifest.shards, *manifest.quarantine):
+        keys = storage.read_table(ref.path, ["row_key"])["row_key"].to_pylist()
+        hits = [i for i, key in enumerate(keys) if _names(row, key, seen + i)]
+        seen += len(keys)
+        if hits:
+            found += storage.read_table(ref.path).take(hits).to_pylist()
+    if len(found) != 1:
+        raise RecipeError(
+            "no such row" if not found else f"{len(found)} rows fit",
+            value=row,
+            expected=f"a number from 0 to {seen - 1}, or the beginning of one row_key",
+            remedy="give another number or more of the key",
+        )
+    return dict(found[0])
+
+
+def _names(row: str, key: str, number: int) -> bool:
+    return row == str(number) if row.isdecimal() and len(row) < 64 else len(row) >= SHORTEST_KEY and key.startswith(row)
+
+
+def _parts(ids: list[int], columns: dict[str, Any], structure: Structure) -> list[Part]:
+    markers = {*structure.open_ids, *structure.close_ids}
+    parts = [Part.PROMPT] * columns["prompt_len"]
+    close = columns["reasoning_end"]
+    inside = bool(structure.open_ids) and structure.thinking.value.startswith("opened")
+    for position in range(columns["prompt_len"], len(ids)):
+        if position == len(ids) - 1 and columns["stop_id"] is not None:
+            parts.append(Part.END)
+        elif ids[position] in markers:
+            parts.append(Part.MARKER)
+        else:
+            parts.append(Part.REASONING if inside and (close is None or position < close) else Part.CONTENT)
+    return parts
+
+
+def _texts(manifest: Manifest, ids: list[int]) -> list[str | None]:
+    try:
+        tokenizer = load_tokenizer(parse_recipe(manifest.recipe, origin="the manifest").model)
+    except DraftmillError:
+        return [None] * len(ids)  # a dataset can be looked at without its tokenizer
+    return [_text(tokenizer, i) for i in ids]
+
+
+def _text(tokenizer: Any, token_id: int) -> str:
+    text = tokenizer.decode([token_id])
+    # Half a character: the raw piece says more than a replacement mark.
+    return str(tokenizer.convert_ids_to_tokens(token_id)) if "\ufffd" in text else str(text)

@@ -1,0 +1,126 @@
+"""The numbers of a run, in the shape that contract.md fixes, and that they close.
+
+Every planned row is in exactly one place; `check_closed` says so before the
+numbers go into a manifest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from draftmill.errors import DatasetError
+
+ROW_COUNTS = (
+    "planned",
+    "kept",
+    "held",
+    "rejected",
+    "resumed",
+    "generated",
+    "failed",
+    "pending",
+    "ok",
+    "quarantined",
+    "carried",
+    "dropped",
+    "superseded",
+    "rejudged",
+)
+
+
+@dataclass(slots=True)
+class Summary:
+    """What `draftmill run --json` prints, field by field."""
+
+    dataset: str
+    manifest: int
+    sealed: bool = False
+    reasons: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    rows: Counter[str] = field(default_factory=Counter)
+    tokens: Counter[str] = field(default_factory=Counter)
+    chunks: Counter[str] = field(default_factory=Counter)
+    rejudged_bad: int = 0  # those of rows["rejudged"] that went into quarantine; for the exit status only
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset,
+            "manifest": self.manifest,
+            "sealed": self.sealed,
+            "reasons": dict(sorted(self.reasons.items())),
+            "requests": self.requests,
+            "retries": self.retries,
+            "seconds": round(self.seconds, 3),
+            "rows": {name: self.rows[name] for name in ROW_COUNTS},
+            "tokens": {name: self.tokens[name] for name in ("prompt", "output")},
+            "chunks": {name: self.chunks[name] for name in ("total", "cached", "run", "failed")},
+        }
+
+
+def planned_summary(dataset: str, plan: Mapping[str, Any]) -> Summary:
+    """The summary of a plan: `generated` is what would be asked."""
+    summary = Summary(dataset, plan["manifest"])
+    for name in ("planned", "kept", "held", "carried", "superseded", "resumed"):
+        summary.rows[name] = plan[name]
+    summary.rows["rejected"] = plan["num_rejected"]
+    summary.rows["generated"] = plan["to_ask"]
+    summary.rows["dropped"] = len(plan["dropped"])
+    summary.reasons.update(plan["rejected_reasons"])
+    summary.chunks["total"] = len(plan["chunks"])
+    return summary
+
+
+def add_chunk(
+    summary: Summary,
+    chunk: Mapping[str, Any],
+    *,
+    cached: bool,
+    generated: Mapping[str, Any] | None,
+    validated: Mapping[str, Any] | None,
+) -> None:
+    """One chunk's receipts. `validated` None: nothing of it reached the dataset; what it has waits for the next run."""
+    failed = generated["failed"] if generated else 0
+    pending = generated["pending"] if generated else 0
+    summary.rows["failed"] += failed
+    if failed:
+        summary.reasons["request_failed"] += failed
+    summary.chunks["cached" if cached else "run"] += 1
+    summary.chunks["failed"] += not validated or failed + pending > 0
+    if generated is None or validated is None:
+        summary.rows["pending"] += chunk["num_rows"] - failed
+        return
+    summary.rows["pending"] += pending
+    # A cached chunk was finished by an earlier run: nothing of it was asked now.
+    summary.rows["resumed"] += generated["resumed"] + (generated["generated"] if cached else 0)
+    summary.rows["generated"] += 0 if cached else generated["generated"]
+    summary.rows["ok"] += validated["ok"]
+    summary.rows["quarantined"] += validated["quarantined"]
+    summary.reasons.update(validated["reasons"])
+    if not cached:
+        summary.tokens.update(generated["tokens"])
+
+
+def check_closed(summary: Summary) -> None:
+    """Raises DatasetError when a row is missing from the counts or stands in two places."""
+    rows = summary.rows
+    places = ("kept", "held", "rejected", "resumed", "generated", "failed", "pending")
+    found = sum(rows[name] for name in places)
+    if found != rows["planned"] or rows["resumed"] + rows["generated"] != rows["ok"] + rows["quarantined"]:
+        raise DatasetError(
+            "the counts of the run do not close, so it is not sealed",
+            value={name: rows[name] for name in ROW_COUNTS},
+            expected="planned = " + " + ".join(places) + "; resumed + generated = ok + quarantined",
+            remedy="this is a fault of draftmill: please report it with this message; what was generated is kept",
+        )
+
+
+def exit_code(summary: Summary) -> int:
+    """0 complete; 3 rows went newly into quarantine or failed; 5 rows were not asked."""
+    if summary.rows["pending"]:
+        return 5
+    return 3 if summary.rows["quarantined"] or summary.rows["failed"] or summary.rejudged_bad else 0

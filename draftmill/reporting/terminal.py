@@ -1,0 +1,157 @@
+"""What the commands print: data on stdout, progress and errors on stderr, colours only on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from draftmill import progress
+from draftmill.errors import DraftmillError
+from draftmill.reporting.bar import BarListener
+from draftmill.reporting.plain_text import plain
+from draftmill.reporting.row_parts import Part
+
+if TYPE_CHECKING:  # `--help` answers without pyarrow and transformers
+    from draftmill.dataset.status import Status
+    from draftmill.dataset.verify import Verification
+    from draftmill.gate import Check
+    from draftmill.reporting.row_view import RowView
+
+out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+err = Console(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=True)
+
+STYLES = {
+    Part.PROMPT: "dim",
+    Part.MARKER: "bold magenta",
+    Part.REASONING: "cyan",
+    Part.CONTENT: "green",
+    Part.END: "bold red",
+}
+
+
+def say(text: str) -> None:
+    """A line of progress or explanation."""
+    err.print(Text(text))
+
+
+def print_error(error: DraftmillError) -> None:
+    """The four parts of an error."""
+    err.print(Text("error: " + "\n".join(plain(line) for line in str(error).split("\n")), style="red"))
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Progress goes to stderr while the block runs."""
+    with BarListener(err) as bar, progress.listening(bar):
+        yield
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """One JSON object, on the last line of stdout."""
+    print(json.dumps(data, ensure_ascii=False), flush=True)
+
+
+def print_summary(summary: Mapping[str, Any], *, plan: bool, as_json: bool) -> None:
+    """The numbers of a run or of a plan."""
+    rows = {name: number for name, number in summary["rows"].items() if number or name in ("planned", "generated")}
+    if plan:
+        rows = {"to ask" if name == "generated" else name: number for name, number in rows.items()}
+    title = "plan" if plan else f"manifest {summary['manifest']}{'' if summary['sealed'] else ', unchanged'}"
+    table = Table("rows", "", title=f"{summary['dataset']}: {title}", title_justify="left", show_header=False)
+    for name, number in rows.items():
+        table.add_row(name, f"{number:,}")
+    for reason, number in summary["reasons"].items():
+        table.add_row(f"  {reason}", f"{number:,}")
+    out.print(table)
+    if not plan:
+        tokens = summary["tokens"]
+        out.print(
+            f"{summary['requests']:,} requests ({summary['retries']:,} repeated), {tokens['output']:,} output tokens, "
+            f"{summary['seconds']:.1f} s"
+        )
+    if as_json:
+        print_json(summary)
+
+
+def print_gate(checks: Sequence[Check], *, as_json: bool) -> None:
+    """The gate's table."""
+    table = Table("server", "check", "", "seen", "expected")
+    for check in checks:
+        table.add_row(check.url, check.name, check.level.value, plain(check.seen), plain(check.expected))
+    out.print(table)
+    for check in checks:
+        if check.remedy:
+            out.print(f"{check.name}: {check.remedy}")
+    if as_json:
+        fields = ("url", "name", "level", "seen", "expected", "remedy")
+        print_json({"checks": [{name: str(getattr(check, name)) for name in fields} for check in checks]})
+
+
+def print_inspection(inspection: Mapping[str, Any], *, as_json: bool) -> None:
+    """How a template renders."""
+    for name, value in inspection.items():
+        if name != "evidence":
+            out.print(Text.assemble((f"{name:<26}", "bold"), plain(str(value))))
+    for line in inspection["evidence"]:
+        out.print(f"  - {plain(line)}")
+    if as_json:
+        print_json(inspection)
+
+
+def print_status(status: Status, *, as_json: bool) -> None:
+    """A dataset's manifests and what is not in them."""
+    table = Table("manifest", "sealed", "good", "quarantined", title=status.dataset, title_justify="left")
+    for version in status.manifests:
+        table.add_row(
+            str(version.version), version.created_at, f"{version.good_rows:,}", f"{version.quarantined_rows:,}"
+        )
+    out.print(table)
+    for title, counts in (("quarantined", status.reasons), ("rejected prompts", status.rejected)):
+        if counts:
+            out.print(f"{title}: " + ", ".join(f"{name} {number:,}" for name, number in counts.items()))
+    for row in status.rejected_prompts:
+        line = f", line {row['line']}" if row["line"] is not None else ""
+        out.print(f"  {plain(row['source'])}{line}: {row['reason']}: {plain(row['detail'])}")
+    for failed in status.failed:
+        out.print(f"failed: {plain(failed['prompt_id'])}: {plain(failed['detail'])}")
+    out.print(f"unfinished rows (generated, not sealed yet): {status.unfinished:,}")
+    if as_json:
+        print_json(status.to_json())
+
+
+def print_row(view: RowView) -> None:
+    """A row's columns, then its ids with their text, coloured by part."""
+    for name, value in view.columns.items():
+        if name != "messages":
+            out.print(Text.assemble((f"{name:<16}", "bold"), plain(str(value))))
+    legend = Text("input_ids       ", style="bold")
+    for part in Part:
+        legend.append(f" {part.value} ", style=STYLES[part])
+    out.print(legend)
+    ids = Text()
+    for piece in view.pieces:
+        text = "" if piece.text is None else f":{plain(piece.text)}"
+        ids.append(f"{piece.id}{text}", style=STYLES[piece.part])
+        ids.append(" ")
+    out.print(ids)
+
+
+def print_verification(verification: Verification, *, as_json: bool) -> None:
+    """`ok`, or every fault with its file."""
+    for fault in verification.faults:
+        out.print(f"{plain(fault.file)}: {plain(fault.fault)}")
+    for name in verification.not_verified:
+        out.print(f"not verified: {plain(name)}")
+    verdict = "ok" if verification.ok else f"{len(verification.faults)} faults"
+    out.print(f"{verdict}: {verification.rows:,} rows read")
+    if as_json:
+        faults = [{"file": fault.file, "fault": fault.fault} for fault in verification.faults]
+        print_json({"ok": verification.ok, "rows": verification.rows, "faults": faults})
+    sys.stdout.flush()

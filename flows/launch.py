@@ -1,0 +1,111 @@
+"""How the command line runs a flow: in this process, on the configured Prefect server or a local one.
+
+Found by the command line through the entry point `draftmill.flows`, so that
+draftmill/ imports nothing above it. Refuses a mixture of two installations: a
+clone's `tasks` with another's `flows` would run code that nobody tested.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from prefect import Flow
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler
+from prefect.server.api.server import SubprocessASGIServer
+from prefect.settings import get_current_settings
+
+import draftmill
+import flows
+import tasks
+from draftmill.errors import DraftmillError, MissingPart
+from flows.refresh import refresh
+from flows.rerun import rerun
+
+FLOWS: dict[str, Flow[..., Any]] = {"refresh": refresh, "rerun": rerun}
+
+START_TIMEOUT_S = 120
+"""Seconds for the local Prefect server: its first start makes a database on a busy machine."""
+
+
+def launch(name: str, **parameters: Any) -> dict[str, Any]:
+    """The data of the flow's final state: `{summary, error, exit_code}`. Raises what the flow raised."""
+    _check_one_installation()
+    _quiet_console()
+    with _server():
+        state = asyncio.run(_run(FLOWS[name], parameters))
+    result = state.result(raise_on_failure=False)
+    if isinstance(result, BaseException):
+        raise result
+    return dict(result)
+
+
+async def _run(flow: Flow[..., Any], parameters: dict[str, Any]) -> Any:
+    run = asyncio.current_task()
+    assert run is not None
+    # A supervisor's SIGTERM ends a run as Ctrl-C does: rows in flight are aborted, finished ones kept.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, run.cancel)
+    return await flow(**parameters, return_state=True)
+
+
+def _check_one_installation() -> None:
+    places = {package.__name__: Path(package.__path__[0]).parent for package in (draftmill, tasks, flows)}
+    if len(set(places.values())) > 1:
+        raise MissingPart(
+            "draftmill, tasks and flows come from different installations",
+            value=", ".join(f"{package} from {place}" for package, place in places.items()),
+            expected="one installation",
+            remedy="run from another folder, or uninstall one of them",
+        )
+
+
+def _quiet_console() -> None:
+    """Prefect's own log stays in its UI; the terminal is the command's. Errors reach it as the command's message."""
+    for logger in (logging.getLogger(), *map(logging.getLogger, logging.root.manager.loggerDict)):
+        for handler in logger.handlers:
+            if isinstance(handler, PrefectConsoleHandler):
+                handler.setLevel(logging.CRITICAL)
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[None]:
+    """The configured server, or a local one that ends with this process, however that ends."""
+    if get_current_settings().api.url:
+        yield
+        return
+    server = SubprocessASGIServer()
+    server.start(timeout=START_TIMEOUT_S)
+    if server.server_process is None:  # pragma: no cover - Prefect raises before
+        raise DraftmillError(
+            "Prefect's local server did not start", value="", expected="a server", remedy="see its log"
+        )
+    try:
+        with _ends_with_us(server.server_process.pid):
+            yield
+    finally:
+        # Log lines and events still on their way need the server.
+        APILogHandler.flush()
+        EventsWorker.drain_all()
+        server.stop()
+
+
+@contextlib.contextmanager
+def _ends_with_us(pid: int) -> Iterator[None]:
+    """Ends `pid` when this process is gone, SIGKILL included: Prefect's own clean-up needs a living process."""
+    code = "import os, sys; sys.stdin.read(); os.kill(int(sys.argv[1]), 15)"
+    watcher = subprocess.Popen(
+        [sys.executable, "-c", code, str(pid)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        watcher.kill()
+        watcher.wait()

@@ -1,0 +1,45 @@
+"""Rerun: stored rows judged by the present rules; then, when asked to, bad and failed rows generated anew."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from prefect import flow
+from prefect.runtime import flow_run
+from prefect.states import State
+
+from draftmill.dataset.manifest import newest
+from draftmill.recipe import Recipe
+from draftmill.rendering.prepare import prepare
+from draftmill.workspace import open_workspace
+from flows.refresh import refresh_stages
+from tasks.rejudge import rejudge
+from tasks.report import report
+
+
+def _run_name() -> str:
+    recipe: Recipe = flow_run.parameters["recipe"]
+    return f"rerun {recipe.label}"
+
+
+@flow(name="rerun", flow_run_name=_run_name, persist_result=False)
+async def rerun(recipe: Recipe, generate: bool = False, reasons: list[str] | None = None) -> State[dict[str, Any]]:
+    """Judge what is stored again, with 0 requests; with `generate`, ask again for what is missing or bad.
+
+    Args:
+        recipe: The dataset's recipe, with the present rules.
+        generate: Also ask for failed rows and for those quarantined with one of `reasons`.
+        reasons: Reason codes; their rows are asked once more, as a new attempt.
+    """
+    started_s = time.monotonic()
+    async with open_workspace(recipe.dataset) as space:
+        prepared = await asyncio.to_thread(prepare, recipe)
+        manifest = await asyncio.to_thread(newest, space.storage)
+        assert manifest is not None, "a rerun starts from a manifest's recipe"
+        summary = await rejudge(manifest, recipe, prepared)
+        if generate:
+            return await refresh_stages(recipe, again=reasons or [], rejudged=summary.rows["rejudged"])
+        summary.seconds = time.monotonic() - started_s
+        return await report(summary)

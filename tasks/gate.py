@@ -1,0 +1,36 @@
+"""Gate: the servers against the recipe, before anything is asked of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from prefect import task
+from prefect.artifacts import acreate_table_artifact
+
+from draftmill.gate import look
+from draftmill.progress import listener
+from draftmill.recipe import Recipe
+from tasks.receipts import Receipt
+
+
+async def gate(recipe: Recipe) -> Receipt:
+    """`{engines: {url: "sglang 0.5.23"}, reports: [...]}`. Raises GateRefused."""
+    listener().stage("looking at the server")
+    receipt: Receipt = await check_servers(recipe)
+    return receipt
+
+
+@task(name="gate", task_run_name="check the servers", persist_result=False)
+async def check_servers(recipe: Recipe) -> dict[str, Any]:
+    """The task: never cached, a server may be another one a minute later."""
+    seen = await look(recipe)
+    table = [{key: str(value) for key, value in asdict(check).items()} for check in seen.checks]
+    await acreate_table_artifact(
+        table=table, key="gate", description="What the servers say of themselves, and the canary"
+    )
+    seen.refuse()
+    return {
+        "engines": {report.url: report.engine for report in seen.reports},
+        "reports": [asdict(report) for report in seen.reports],
+    }

@@ -1,0 +1,94 @@
+"""Generate: a chunk's rows in, its completions out, as one object of the dataset.
+
+What the journal or an earlier part already has is not asked again. A chunk with
+a missing row is Failed, with the receipt of what it has: the chain goes on with
+that, nothing is cached, and a retry asks only for what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prefect.states import Failed, State
+
+from draftmill.dataset.completions import FOLDER, read_completions
+from draftmill.dataset.schema import completions_table, table_rows
+from draftmill.generation.pool import Asked
+from draftmill.records import Completion, Row
+from draftmill.workspace import Workspace, pool, workspace
+from tasks.receipts import Receipt, stage
+
+FAILURES_NAMED = 20
+"""Failed rows a receipt names; the rest are counted."""
+
+Key = tuple[str, int]
+
+
+@stage(
+    name="generate",
+    run_name="generate chunk {chunk[number]} of {chunk[total]}",
+    version=1,
+    key=lambda p: p["chunk"]["rows"]["sha256"],
+)
+async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
+    """`{completions: reference or None, generated, resumed, failed, pending, tokens, failures}`."""
+    space = workspace()
+    rows = await asyncio.to_thread(lambda: table_rows(space.storage.read_table(chunk["rows"]["path"])))
+    known = await asyncio.to_thread(_known, space, rows, chunk["parts"])
+    asked = await pool().ask([row for row in rows if _key(row) not in known], chunk=chunk["number"])
+    await space.journal.flush()
+    receipt = await asyncio.to_thread(_store, space, rows, known, asked)
+    if receipt["failed"] or receipt["pending"]:
+        return Failed(message=_missing(receipt, pool().stopped), data=receipt)
+    return receipt
+
+
+def _key(row: Row) -> Key:
+    return row.row_key, row.attempt
+
+
+def _known(space: Workspace, rows: list[Row], parts: list[str]) -> dict[Key, Completion]:
+    keys = [_key(row) for row in rows]
+    # Parts first: of two completions for one request the first wins, and the journal is the tail.
+    return space.journal.find(keys) | read_completions(space.storage, parts, keys)
+
+
+def _store(space: Workspace, rows: list[Row], known: dict[Key, Completion], asked: Asked) -> Receipt:
+    have = known | {_key(completion.row): completion for completion in asked.completions}
+    ordered = [have[_key(row)] for row in rows if _key(row) in have]
+    reference = None
+    if ordered:
+        reference = space.storage.put_table(FOLDER, completions_table(ordered)).model_dump()
+        space.journal.mark_uploaded([_key(completion.row) for completion in ordered])
+    return {
+        "completions": reference,
+        "generated": len(asked.completions),
+        "resumed": len(known),
+        "failed": len(asked.failures),
+        "pending": len(asked.pending),
+        "tokens": {
+            "prompt": sum(len(completion.row.prompt_ids) for completion in asked.completions),
+            "output": sum(len(completion.answer.output_ids) for completion in asked.completions),
+        },
+        "failures": [
+            {
+                "row_key": failure.row.row_key,
+                "prompt_id": failure.row.prompt_id,
+                "source": failure.row.source,
+                "detail": failure.words,
+            }
+            for failure in asked.failures[:FAILURES_NAMED]
+        ],
+    }
+
+
+def _missing(receipt: dict[str, Any], stopped: Exception | None) -> str:
+    parts = []
+    if receipt["failed"]:
+        parts.append(f"{receipt['failed']} rows failed, the first with: {receipt['failures'][0]['detail']}")
+    if receipt["pending"]:
+        parts.append(f"{receipt['pending']} rows were not asked")
+    if stopped:
+        parts.append(str(stopped).splitlines()[0])
+    return "; ".join(parts)

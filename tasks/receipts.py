@@ -1,0 +1,89 @@
+"""What travels through Prefect: receipts, and the cache that is made of them.
+
+A receipt is small JSON: counts and references to content-named objects of the
+dataset. A stage's key is its version plus the content it reads and the recipe
+fields it uses, never a run, a chunk's number or a URL; so a second run, a retry
+and another night all find what is already done. A receipt is a hint: one whose
+objects are gone is made again.
+
+Prefect's own retries are off: what may be retried is decided once, per row, in
+`draftmill.generation.retry`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from prefect import Task, task
+from prefect.states import State
+
+from draftmill.dataset.manifest import ObjectRef
+from draftmill.dataset.schema import FORMAT
+from draftmill.identity import digest
+from draftmill.workspace import workspace
+
+Receipt = dict[str, Any]
+
+
+def _receipts_folder() -> Path:
+    # Absolute: a relative one would resolve against each process's own folder.
+    base = os.environ.get("DRAFTMILL_STATE") or platformdirs.user_state_path("draftmill")
+    return Path(base).expanduser().absolute() / "receipts"
+
+
+def stage(
+    *, name: str, run_name: str, version: int, key: Callable[[dict[str, Any]], object]
+) -> Callable[[Callable[..., Awaitable[Any]]], Task[..., Any]]:
+    """A cached stage. `key` makes, of the task's parameters, the JSON that decides about equality.
+
+    Raise `version` when the stage's code would give another receipt for the same input.
+    """
+
+    def cache_key(_: object, parameters: dict[str, Any]) -> str:
+        content = {"dataset": workspace().storage.url, "format": FORMAT, "key": key(parameters)}
+        return f"{name}-v{version}-{digest(content)}"
+
+    return task(
+        name=name,
+        task_run_name=run_name,
+        cache_key_fn=cache_key,
+        persist_result=True,
+        result_storage=_receipts_folder(),
+        result_serializer="json",
+    )
+
+
+async def run(stage: Task[..., Any], *arguments: Any) -> State[Any]:
+    """The stage's state: Cached when a receipt holds, else from running it (again)."""
+    state: State[Any] = await stage(*arguments, return_state=True)
+    if state.name == "Cached" and not await asyncio.to_thread(_holds, await state.aresult()):
+        state = await stage.with_options(refresh_cache=True)(*arguments, return_state=True)
+    return state
+
+
+async def result(stage: Task[..., Any], *arguments: Any) -> Receipt:
+    """The stage's receipt. Raises what the stage raised."""
+    receipt: Receipt = await (await run(stage, *arguments)).aresult()
+    return receipt
+
+
+def references(receipt: Any) -> Iterator[ObjectRef]:
+    """Every object that a receipt names, however deep."""
+    if isinstance(receipt, dict) and receipt.keys() == ObjectRef.model_fields.keys():
+        yield ObjectRef.model_validate(receipt)
+    elif isinstance(receipt, dict | list):
+        for item in receipt.values() if isinstance(receipt, dict) else receipt:
+            yield from references(item)
+
+
+def _holds(receipt: Receipt) -> bool:
+    storage = workspace().storage
+    try:
+        return all(storage.size(ref.path) == ref.bytes for ref in references(receipt))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,72 @@
+"""Rejudge: what is stored under the present rules. No request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from prefect import task
+
+from draftmill.dataset.manifest import Manifest
+from draftmill.dataset.rejudge import Rejudged
+from draftmill.dataset.rejudge import rejudge as rejudge_rows
+from draftmill.dataset.seal import Change, Tally
+from draftmill.identity import row_identity
+from draftmill.judging.answers import Answers
+from draftmill.judging.judge import judge
+from draftmill.progress import listener
+from draftmill.recipe import Recipe
+from draftmill.records import Verdict
+from draftmill.rendering.prepare import Prepared
+from draftmill.reporting.provenance import provenance
+from draftmill.reporting.summary import Summary
+from draftmill.workspace import workspace
+from tasks.seal import commit
+
+
+async def rejudge(manifest: Manifest, recipe: Recipe, prepared: Prepared) -> Summary:
+    """Seals the rows that changed sides; `rejudged` counts them."""
+    listener().stage(f"judging {manifest.counts['good_rows'] + manifest.counts['quarantined_rows']} stored rows")
+    storage = workspace().storage
+
+    def judge_table(table: Any) -> list[Verdict]:
+        verdicts = judge(
+            Answers.of_shard(table), prepared.structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate
+        )
+        return [verdicts.verdict(b) for b in range(table.num_rows)]
+
+    # A closure, as in tasks/seal.py: a manifest is no receipt.
+    @task(name="rejudge", task_run_name="judge the stored rows again", persist_result=False)
+    async def rejudge_stored() -> Rejudged:
+        return await asyncio.to_thread(rejudge_rows, storage, manifest, judge_table)
+
+    return await _seal(manifest, await rejudge_stored(), recipe, prepared)
+
+
+async def _seal(manifest: Manifest, rejudged: Rejudged, recipe: Recipe, prepared: Prepared) -> Summary:
+    good, bad = manifest.counts["good_rows"], manifest.counts["quarantined_rows"]
+    rows = Counter(planned=good + bad, kept=good, held=bad, rejudged=rejudged.to_good + rejudged.to_bad)
+    summary = Summary(recipe.dataset, manifest.version, rows=rows, rejudged_bad=rejudged.to_bad)
+
+    def counts(tally: Tally) -> dict[str, Any]:
+        rows["kept"], rows["held"] = tally.good_rows, tally.quarantined_rows
+        return summary.to_json()
+
+    if rejudged.moved:
+        sealed = await commit(
+            Change(
+                good=rejudged.good,
+                bad=rejudged.bad,
+                dropped=rejudged.moved,
+                rejected=manifest.rejected,
+                recipe=recipe.model_dump(mode="json"),
+                identity=row_identity(recipe.model, recipe.sampling),
+                structure=prepared.structure.to_json(),
+                provenance=provenance(prepared.provenance, []),
+                counts=counts,
+                failed=manifest.failed,
+            )
+        )
+        summary.manifest, summary.sealed = sealed.manifest.version, sealed.sealed
+    return summary

@@ -1,0 +1,61 @@
+"""Report: the run's numbers as Prefect artifacts and as the flow's final state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import task
+from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
+from prefect.states import Completed, Failed, State
+
+from draftmill.errors import DraftmillError
+from draftmill.reporting.summary import Summary, exit_code
+from tasks.chunks import RunOutcome
+
+
+async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[dict[str, Any]]:
+    """Artifacts, then the state the flow ends with; its data is `{summary, error, exit_code}`."""
+    numbers = summary.to_json()
+    await publish(numbers)
+    error = outcome and _first_error(outcome)
+    data = {"summary": numbers, "error": str(error) if error else None, "exit_code": _exit_code(summary, error)}
+    rows = numbers["rows"]
+    if error or rows["pending"] or rows["failed"]:
+        words = f"{rows['failed']} rows failed, {rows['pending']} were not asked; run again, only they are asked"
+        return Failed(name="RowsMissing", message=f"{error}\n{words}" if error else words, data=data)
+    if rows["quarantined"]:
+        message = f"{rows['quarantined']} rows went into quarantine, {rows['ok']} are good"
+        return Completed(name="PartialSuccess", message=message, data=data)
+    return Completed(message=f"{rows['ok']} new rows, manifest {numbers['manifest']}", data=data)
+
+
+@task(name="report", task_run_name="report the numbers", persist_result=False)
+async def publish(numbers: dict[str, Any]) -> None:
+    """The counts and the reasons, where the UI shows them."""
+    counts = [{"rows": name, "number": number} for name, number in numbers["rows"].items()]
+    await acreate_table_artifact(table=counts, key="rows", description="Where every planned row is")
+    reasons = [{"reason": name, "rows": number} for name, number in numbers["reasons"].items()]
+    await acreate_table_artifact(table=reasons, key="reasons", description="Why rows are not in the dataset")
+    await acreate_markdown_artifact(markdown=_markdown(numbers), key="summary", description="The run in short")
+
+
+def _markdown(numbers: dict[str, Any]) -> str:
+    rows, tokens = numbers["rows"], numbers["tokens"]
+    return "\n".join(
+        [
+            f"# {numbers['dataset']}, manifest {numbers['manifest']}",
+            f"- {rows['ok']} new good rows, {rows['quarantined']} quarantined, {rows['kept']} kept",
+            f"- {rows['failed']} failed, {rows['pending']} pending, {rows['rejected']} rejected",
+            f"- {numbers['requests']} requests ({numbers['retries']} repeated), {tokens['output']} output tokens",
+        ]
+    )
+
+
+def _first_error(outcome: RunOutcome) -> BaseException | None:
+    return outcome.stopped or next((chunk.error for chunk in outcome.chunks if chunk.error), None)
+
+
+def _exit_code(summary: Summary, error: BaseException | None) -> int:
+    if error is None:
+        return exit_code(summary)
+    return error.exit_code if isinstance(error, DraftmillError) else 1

@@ -1,0 +1,57 @@
+"""Render and tokenize: slices of prompts in, rows with their ids and keys out."""
+
+from __future__ import annotations
+
+import asyncio
+
+import transformers
+
+from draftmill.dataset.rejected import rejections_table
+from draftmill.progress import listener
+from draftmill.recipe import Recipe
+from draftmill.rendering.render import render_prompts
+from draftmill.workspace import workspace
+from tasks.receipts import Receipt, result, stage
+
+
+async def tokenize_prompts(loaded: Receipt, recipe: Recipe, renders: str) -> list[Receipt]:
+    """One receipt a slice: `{rows: reference, rejected: reference or None, special_text}`.
+
+    `renders`: digest of everything that decides how a conversation becomes ids
+    (tokenizer, template, its arguments, the date).
+    """
+    listener().stage(f"rendering {loaded['prompts']} prompts")
+    slices = loaded["slices"]
+    numbered = [{"number": n, "total": len(slices), "prompts": ref} for n, ref in enumerate(slices, 1)]
+    return [await result(tokenize_slice, part, recipe, renders) for part in numbered]
+
+
+def _key(parameters: dict) -> object:  # type: ignore[type-arg]
+    recipe: Recipe = parameters["recipe"]
+    return {
+        "prompts": parameters["part"]["prompts"]["sha256"],
+        "renders": parameters["renders"],
+        "transformers": transformers.__version__,
+        "model": recipe.model.model_dump(mode="json", exclude={"tokenizer", "chat_template", "date"}),
+        "sampling": recipe.sampling.model_dump(mode="json"),
+        "rules": [recipe.prompts.special_text, recipe.prompts.min_room, recipe.keep_messages],
+    }
+
+
+@stage(name="tokenize", run_name="tokenize slice {part[number]} of {part[total]}", version=1, key=_key)
+async def tokenize_slice(part: Receipt, recipe: Recipe, renders: str) -> Receipt:
+    """The task: one slice."""
+    return await asyncio.to_thread(_render, part["prompts"]["path"], recipe)
+
+
+def _render(path: str, recipe: Recipe) -> Receipt:
+    storage = workspace().storage
+    rendered = render_prompts(storage.read_table(path), recipe)
+    rejected = None
+    if rendered.rejected:
+        rejected = storage.put_table("prompts", rejections_table(rendered.rejected)).model_dump()
+    return {
+        "rows": storage.put_table("prompts", rendered.rows).model_dump(),
+        "rejected": rejected,
+        "special_text": rendered.special_text,
+    }

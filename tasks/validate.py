@@ -1,0 +1,47 @@
+"""Validate: a chunk's completions in, a verdict for each out. No request, no text, ids only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from draftmill.dataset.schema import table_completions
+from draftmill.dataset.verdicts import FOLDER, verdicts_table
+from draftmill.judging.answers import Answers
+from draftmill.judging.judge import judge
+from draftmill.judging.structure import Structure
+from draftmill.recipe import Recipe
+from draftmill.workspace import workspace
+from tasks.receipts import Receipt, stage
+
+
+def _key(parameters: dict[str, Any]) -> object:
+    recipe: Recipe = parameters["recipe"]
+    return {
+        "completions": parameters["generated"]["completions"]["sha256"],
+        "structure": parameters["structure"],
+        "rules": [recipe.on_truncated, recipe.degenerate],
+    }
+
+
+@stage(name="validate", run_name="validate chunk {chunk[number]} of {chunk[total]}", version=1, key=_key)
+async def validate(chunk: Receipt, generated: Receipt, structure: dict[str, Any], recipe: Recipe) -> Receipt:
+    """`{verdicts: reference, ok, quarantined, reasons}`."""
+    return await asyncio.to_thread(_judge, generated["completions"]["path"], Structure.from_json(structure), recipe)
+
+
+def _judge(path: str, structure: Structure, recipe: Recipe) -> Receipt:
+    storage = workspace().storage
+    completions = table_completions(storage.read_table(path))
+    verdicts = judge(
+        Answers.of_completions(completions), structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate
+    )
+    listed = [verdicts.verdict(b) for b in range(len(completions))]
+    reasons = Counter(str(verdict.reason) for verdict in listed if verdict.reason is not None)
+    return {
+        "verdicts": storage.put_table(FOLDER, verdicts_table(completions, listed)).model_dump(),
+        "ok": len(listed) - reasons.total(),
+        "quarantined": reasons.total(),
+        "reasons": dict(sorted(reasons.items())),
+    }

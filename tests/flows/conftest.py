@@ -1,0 +1,103 @@
+"""A real Prefect server for the session, and runs of the flows against the fake SGLang server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.testing.utilities import prefect_test_harness
+
+from draftmill.dataset.manifest import Manifest, newest
+from draftmill.dataset.storage import open_storage
+from draftmill.recipe import Recipe, parse_recipe
+from draftmill.serving.answers import Card
+from draftmill.serving.fake import FakeServer
+from draftmill.serving.fake_answers import Answers, Markers, Seeded
+from draftmill.serving.protocol import Limits
+from flows.refresh import refresh
+from flows.rerun import rerun
+
+MODEL = "SmolLM2-135M-Instruct"
+END_ID = 2
+MARKERS = Markers(end_id=END_ID)
+SEEDED = Seeded(seed=7, markers=MARKERS, ordinary=range(1000, 40000), lengths=(4, 12))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def prefect_server() -> Iterator[None]:
+    with prefect_test_harness(server_startup_timeout=120):
+        yield
+
+
+@dataclass
+class Mill:
+    """A dataset folder, a prompt file, and the recipe that joins them."""
+
+    folder: Path
+    url: str = "http://127.0.0.1:9"
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def dataset(self) -> str:
+        return str(self.folder / "dataset")
+
+    def prompts(self, texts: Sequence[str]) -> None:
+        lines = [json.dumps({"id": text, "messages": [{"role": "user", "content": text}]}) for text in texts]
+        (self.folder / "prompts.jsonl").write_text("\n".join(lines) + "\n")
+
+    def recipe(self, **changes: Any) -> Recipe:
+        data: dict[str, Any] = {
+            "dataset": self.dataset,
+            "prompts": {"path": str(self.folder / "prompts.jsonl"), "min_room": 8},
+            "model": {"name": MODEL, "tokenizer": "embedded", "context_length": 2048},
+            "sampling": {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 32},
+            "engine": {"urls": [self.url], "in_flight": 8, "retries": 1, "wait_s": 0},
+            "chunk_rows": 4,
+            "breaker": "off",
+        }
+        for key, value in (self.changes | changes).items():
+            part, _, name = key.rpartition("__")
+            (data.setdefault(part, {}) if part else data)[name] = value
+        return parse_recipe(data, origin="the test")
+
+    async def refresh(self, *, again: Sequence[str] = (), plan_only: bool = False, **changes: Any) -> dict[str, Any]:
+        """The data of the flow's final state."""
+        state = await refresh(self.recipe(**changes), plan_only=plan_only, again=list(again), return_state=True)
+        data: dict[str, Any] = await state.aresult(raise_on_failure=False)
+        if isinstance(data, BaseException):
+            raise data
+        return data | {"state": state.name}
+
+    async def rerun(self, *, generate: bool = False, reasons: Sequence[str] = (), **changes: Any) -> dict[str, Any]:
+        state = await rerun(self.recipe(**changes), generate=generate, reasons=list(reasons), return_state=True)
+        data: dict[str, Any] = await state.aresult(raise_on_failure=False)
+        return data | {"state": state.name}
+
+    @property
+    def manifest(self) -> Manifest | None:
+        return newest(open_storage(self.dataset))
+
+    def rows(self, kind: str = "shards") -> list[dict[str, Any]]:
+        """The manifest's rows, never what merely lies in the folder."""
+        storage, manifest = open_storage(self.dataset), self.manifest
+        refs = getattr(manifest, kind) if manifest else []
+        return [row for ref in refs for row in storage.read_table(ref.path).to_pylist()]
+
+
+@pytest.fixture
+def mill(tmp_path: Path) -> Mill:
+    return Mill(tmp_path)
+
+
+@pytest.fixture
+def fake_server() -> Callable[..., FakeServer]:
+    """`async with fake_server(rule=...) as fake`: speaks for SmolLM2, seeded answers of 4 to 12 ids."""
+
+    def make(answers: Answers = SEEDED, **options: Any) -> FakeServer:
+        return FakeServer(answers, card=Card(MODEL, "0.5.23"), limits=Limits(2048, 49152), markers=MARKERS, **options)
+
+    return make
