@@ -7,7 +7,10 @@ the very same rendering as any other.
 
 Promises: `transformers.AutoTokenizer.from_pretrained(folder)` gives the ids
 that llama.cpp's own `/tokenize` gives (a test holds it to that); a folder that
-exists is complete, also when two processes build it at once.
+exists is complete, also when two processes build it at once. A byte the
+vocabulary lacks vanishes here as in llama.cpp; only what stands around it may
+then merge differently (SmolLM2: six control characters and the unassigned
+planes 4 to 11).
 Refuses: any tokenizer other than byte-level BPE with the `smollm` split, since
 another would be rendered into wrong ids without a word.
 """
