@@ -193,7 +193,9 @@ def engine(
     ] = 30000,
     slots: Annotated[int, typer.Option("--slots", min=1, help="Requests generated at once.")] = 8,
     context_length: Annotated[int, typer.Option("--context-length", min=64, help="Tokens per request.")] = 2048,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Processor threads; default: all.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Processor threads; default: all but one.")
+    ] = None,
     cache_prompt: Annotated[bool, typer.Option(help="Reuse the work on common beginnings of prompts.")] = True,
 ) -> None:
     """Serve SmolLM2-135M on loopback by SGLang's protocol, for development: no GPU, no hub, no account.
@@ -201,11 +203,12 @@ def engine(
     Example: draftmill engine --port 30000
     """
     from draftmill.serving.embedded import serve_embedded
+    from draftmill.serving.process import run_until_signalled
 
     def ready(url: str) -> None:
         print(url, flush=True)
 
-    asyncio.run(
+    run_until_signalled(
         serve_embedded(
             port=port,
             slots=slots,

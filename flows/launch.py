@@ -13,11 +13,10 @@ import logging
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from prefect import Flow
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler
 from prefect.server.api.server import SubprocessASGIServer
@@ -30,7 +29,10 @@ from draftmill.errors import DraftmillError, MissingPart
 from flows.refresh import refresh
 from flows.rerun import rerun
 
-FLOWS: dict[str, Flow[..., Any]] = {"refresh": refresh, "rerun": rerun}
+FLOWS: dict[str, Callable[..., Awaitable[Any]]] = {"refresh": refresh, "rerun": rerun}
+
+DRAIN_TIMEOUT_S = 5
+"""Seconds for the last events to reach the server: they matter to nobody's data."""
 
 START_TIMEOUT_S = 120
 """Seconds for the local Prefect server: its first start makes a database on a busy machine."""
@@ -48,7 +50,7 @@ def launch(name: str, **parameters: Any) -> dict[str, Any]:
     return dict(result)
 
 
-async def _run(flow: Flow[..., Any], parameters: dict[str, Any]) -> Any:
+async def _run(flow: Callable[..., Awaitable[Any]], parameters: dict[str, Any]) -> Any:
     run = asyncio.current_task()
     assert run is not None
     # A supervisor's SIGTERM ends a run as Ctrl-C does: rows in flight are aborted, finished ones kept.
@@ -92,8 +94,8 @@ def _server() -> Iterator[None]:
             yield
     finally:
         # Log lines and events still on their way need the server.
-        APILogHandler.flush()
-        EventsWorker.drain_all()
+        APILogHandler().flush()
+        EventsWorker.drain_all(timeout=DRAIN_TIMEOUT_S)
         server.stop()
 
 

@@ -6,9 +6,8 @@ import asyncio
 import time
 from typing import Any
 
-from prefect import flow
+from prefect import State, flow
 from prefect.runtime import flow_run
-from prefect.states import State
 
 from draftmill.recipe import Recipe
 from draftmill.rendering.prepare import prepare

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefect.states import State
+from prefect import State
 
 from draftmill.errors import DraftmillError
 from draftmill.progress import listener

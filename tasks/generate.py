@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from prefect.states import Failed, State
+from prefect import State
+from prefect.states import Failed
 
 from draftmill.dataset.completions import FOLDER, read_completions
 from draftmill.dataset.schema import completions_table, table_rows
-from draftmill.generation.pool import Asked
+from draftmill.generation.tickets import Asked
 from draftmill.records import Completion, Row
 from draftmill.workspace import Workspace, pool, workspace
 from tasks.receipts import Receipt, stage

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-from prefect import Task, task
-from prefect.states import State
+from prefect import State, Task, task
 
 from draftmill.dataset.manifest import ObjectRef
 from draftmill.dataset.schema import FORMAT

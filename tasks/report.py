@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefect import task
+from prefect import State, task
 from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, Failed
 
 from draftmill.errors import DraftmillError
 from draftmill.reporting.summary import Summary, exit_code
@@ -17,7 +17,7 @@ async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[d
     """Artifacts, then the state the flow ends with; its data is `{summary, error, exit_code}`."""
     numbers = summary.to_json()
     await publish(numbers)
-    error = outcome and _first_error(outcome)
+    error = _first_error(outcome) if outcome else None
     data = {"summary": numbers, "error": str(error) if error else None, "exit_code": _exit_code(summary, error)}
     rows = numbers["rows"]
     if error or rows["pending"] or rows["failed"]:

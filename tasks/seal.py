@@ -55,7 +55,7 @@ async def commit(change: Change) -> Sealed:
     space = workspace()
 
     # A closure: the change is no receipt, and Prefect would hash and store an argument.
-    @task(name="seal", task_run_name="seal the manifest", persist_result=False, cache_policy=None)
+    @task(name="seal", task_run_name="seal the manifest", persist_result=False)
     async def seal_manifest() -> Sealed:
         return await asyncio.to_thread(commit_change, space.storage, space.journal, change)
 

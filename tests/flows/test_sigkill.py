@@ -1,0 +1,69 @@
+"""SIGKILL at any moment: no row twice, none missing, nothing finished asked again but the last second's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import time
+from collections import defaultdict
+
+import yaml
+from prefect.settings import PREFECT_API_URL
+
+from draftmill.dataset.storage import open_storage
+from draftmill.dataset.verify import verify
+from draftmill.serving.fake import Latency, LogEntry
+
+KILLS = 5
+ROWS = 80
+LAST_SECOND_S = 1.3
+"""The journal commits every second; a commit on a busy disk takes a moment."""
+COMMAND = [sys.executable, "-c", "from draftmill.cli import main; main()", "run"]
+
+
+async def run(recipe: str) -> asyncio.subprocess.Process:
+    environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
+    return await asyncio.create_subprocess_exec(
+        *COMMAND, recipe, env=environment, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+
+
+def may_be_asked_again(entry: LogEntry, killed_at: float) -> bool:
+    """In flight when the process was killed, or finished in the second before."""
+    return entry.started_at <= killed_at and (entry.ended_at is None or entry.ended_at >= killed_at - LAST_SECOND_S)
+
+
+async def test_five_kills_then_to_the_end(mill, fake_server) -> None:
+    dice = random.Random(11)
+    mill.prompts([f"prompt {n}" for n in range(ROWS)])
+    kills: list[float] = []
+    async with fake_server(latency=Latency(first_s=0.35)) as fake:
+        mill.url = fake.url
+        recipe = mill.folder / "recipe.yaml"
+        data = mill.recipe(chunk_rows=16, engine__in_flight=4).model_dump(mode="json")
+        recipe.write_text(yaml.safe_dump(data))
+        for _ in range(KILLS):
+            process = await run(str(recipe))
+            until = len(fake.log) + dice.randint(4, 14)
+            while len(fake.log) < until and process.returncode is None:
+                await asyncio.sleep(0.01)
+            assert process.returncode is None, "the run ended before it could be killed: make it longer"
+            process.kill()
+            kills.append(time.time())
+            await process.wait()
+        process = await run(str(recipe))
+        assert await process.wait() == 0
+    rows = mill.rows()
+    assert len(rows) == len({row["row_key"] for row in rows}) == ROWS
+    assert verify(open_storage(mill.dataset)).ok
+    entries: dict[tuple[int, ...], list[LogEntry]] = defaultdict(list)
+    canary = tuple(fake.log[0].input_ids)
+    for entry in fake.log:
+        entries[tuple(entry.input_ids)].append(entry)
+    del entries[canary]
+    assert len(entries) == ROWS
+    for asked in entries.values():
+        for earlier in asked[:-1]:
+            assert any(may_be_asked_again(earlier, killed_at) for killed_at in kills), earlier
