@@ -1,0 +1,48 @@
+# draftmill: `make demo` (the main job, from nothing) and `make test`. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Another name whenever what is installed must change.
+READY  := $(VENV)/.ready-$(shell cat pyproject.toml requirements.lock infra/setup.sh | cksum | tr ' ' '-')
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-reasoning test lint types layers unit lock clean
+
+help: ## these lines
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+
+setup: $(READY) ## .venv with everything pinned (uv where it is on the PATH, else venv and pip)
+
+$(READY):
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh infra/setup.sh
+	@touch $@
+
+demo: setup ## 48 prompts to a sealed dataset with a real model, no GPU (DEMO_PROMPTS=8 for fewer)
+	@BIN="$(BIN)" sh infra/demo.sh
+
+demo-reasoning: setup ## the founding case on the terminal: why ids, and how each corruption is caught
+	@$(BIN)/python -m draftmill.serving.founding_case
+	@echo "Where to look next: tests/flows/test_founding_case.py, docs/reason-codes.md"
+
+test: lint types layers unit ## lint, types, layers, tests
+	@echo "All green. Where to look next: CONTRIBUTING.md, and 'make demo' for the main job."
+
+lint: setup ## ruff
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup ## mypy
+	@$(BIN)/mypy
+
+layers: setup ## import-linter: flows on tasks on draftmill, Prefect at the door
+	@$(BIN)/lint-imports
+
+unit: setup ## pytest
+	@$(BIN)/python -m pytest
+
+lock: ## write requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate pyproject.toml -o requirements.lock
+
+clean: ## remove .venv and the demo's files
+	rm -rf $(VENV) demo-dataset .demo
