@@ -232,8 +232,11 @@ def _launch(flow: str, **parameters: Any) -> dict[str, Any]:
 
 def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
     terminal.print_summary(data["summary"], plan=plan, as_json=as_json)
+    rows = data["summary"]["rows"]
     if data["error"]:
         terminal.say(data["error"])
+    if not plan and (rows["failed"] or rows["pending"]):
+        terminal.say("what is finished is kept: the same command again asks only for the rows that are missing")
     sys.exit(0 if plan else data["exit_code"])
 
 

@@ -11,7 +11,7 @@ from prefect.artifacts import acreate_table_artifact
 from draftmill.gate import look
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
-from tasks.receipts import Receipt
+from tasks.receipts import Receipt, artifact_key
 
 
 async def gate(recipe: Recipe) -> Receipt:
@@ -27,7 +27,9 @@ async def check_servers(recipe: Recipe) -> dict[str, Any]:
     seen = await look(recipe)
     table = [{key: str(value) for key, value in asdict(check).items()} for check in seen.checks]
     await acreate_table_artifact(
-        table=table, key="gate", description="What the servers say of themselves, and the canary"
+        table=table,
+        key=artifact_key(recipe.dataset, "gate"),
+        description="What the servers say of themselves, and the canary",
     )
     seen.refuse()
     return {

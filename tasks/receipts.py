@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,11 @@ async def result(stage: Task[..., Any], *arguments: Any) -> Receipt:
     """The stage's receipt. Raises what the stage raised."""
     receipt: Receipt = await (await run(stage, *arguments)).aresult()
     return receipt
+
+
+def artifact_key(dataset: str, what: str) -> str:
+    """An artifact's key, the dataset's own: lower case, digits and dashes are all that Prefect takes."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{dataset.rstrip('/').rsplit('/', 1)[-1]} {what}".lower()).strip("-")
 
 
 def references(receipt: Any) -> Iterator[ObjectRef]:

@@ -11,6 +11,7 @@ from prefect.states import Completed, Failed
 from draftmill.errors import DraftmillError
 from draftmill.reporting.summary import Summary, exit_code
 from tasks.chunks import RunOutcome
+from tasks.receipts import artifact_key
 
 
 async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[dict[str, Any]]:
@@ -32,11 +33,18 @@ async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[d
 @task(name="report", task_run_name="report the numbers", persist_result=False)
 async def publish(numbers: dict[str, Any]) -> None:
     """The counts and the reasons, where the UI shows them."""
+    dataset = numbers["dataset"]
     counts = [{"rows": name, "number": number} for name, number in numbers["rows"].items()]
-    await acreate_table_artifact(table=counts, key="rows", description="Where every planned row is")
+    await acreate_table_artifact(
+        table=counts, key=artifact_key(dataset, "rows"), description="Where every planned row is"
+    )
     reasons = [{"reason": name, "rows": number} for name, number in numbers["reasons"].items()]
-    await acreate_table_artifact(table=reasons, key="reasons", description="Why rows are not in the dataset")
-    await acreate_markdown_artifact(markdown=_markdown(numbers), key="summary", description="The run in short")
+    await acreate_table_artifact(
+        table=reasons, key=artifact_key(dataset, "reasons"), description="Why rows are not in the dataset"
+    )
+    await acreate_markdown_artifact(
+        markdown=_markdown(numbers), key=artifact_key(dataset, "summary"), description="The run in short"
+    )
 
 
 def _markdown(numbers: dict[str, Any]) -> str:
