@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from draftmill.errors import DraftmillError, RecipeError, RunStopped
+from draftmill.errors import DraftmillError, RecipeError
 from draftmill.recipe import Recipe, load_recipe, parse_recipe
 from draftmill.reporting import terminal
 
@@ -57,9 +57,6 @@ def main() -> None:
     except DraftmillError as error:
         terminal.print_error(error)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        terminal.print_error(_interrupted())
-        sys.exit(RunStopped.exit_code)
 
 
 @app.command()
@@ -238,15 +235,6 @@ def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
     if not plan and (rows["failed"] or rows["pending"]):
         terminal.say("what is finished is kept: the same command again asks only for the rows that are missing")
     sys.exit(0 if plan else data["exit_code"])
-
-
-def _interrupted() -> RunStopped:
-    return RunStopped(
-        "stopped before all rows were asked",
-        value="interrupted",
-        expected="to run to the end",
-        remedy="run the same command again: finished rows are kept and only the others are asked",
-    )
 
 
 def _stored_recipe(dataset: str, sets: tuple[str, ...]) -> Recipe:

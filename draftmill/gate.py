@@ -148,7 +148,7 @@ def self_description(report: ServerReport, recipe: Recipe) -> Sequence[Check]:
         _check(
             report,
             "KV pool",
-            pool is None or pool >= recipe.model.context_length,
+            not isinstance(pool, int) or pool >= recipe.model.context_length,
             level=Level.WARN,
             seen=f"{pool} tokens",
             expected=f"at least {recipe.model.context_length}",
@@ -194,7 +194,10 @@ async def _canary(
     expected = "the prompt echoed to the id, and an answer of the model's structure"
     try:
         timeout = aiohttp.ClientTimeout(total=CANARY_TIMEOUT_S)
-        async with http.post(report.url + protocol.GENERATE, json=body, timeout=timeout) as answer:
+        # As the pool sends it: a redirect would make a GET of it, or show the key to another host.
+        async with http.post(
+            report.url + protocol.GENERATE, json=body, timeout=timeout, allow_redirects=False
+        ) as answer:
             content = await answer.read()
             result = protocol.read(answer.status, answer.headers, content, row=row, rid=rid, engine=report.engine)
     except TimeoutError:

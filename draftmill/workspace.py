@@ -106,8 +106,14 @@ async def open_pool(
 async def _upload_parts(space: Workspace) -> None:
     while True:
         await asyncio.sleep(PART_EVERY_S)
+        upload = asyncio.create_task(asyncio.to_thread(completions.upload, space.storage, space.journal))
         try:
-            await asyncio.to_thread(completions.upload, space.storage, space.journal)
+            await asyncio.shield(upload)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: it would go on with a journal that is closed under its hands.
+            await asyncio.wait([upload])
+            upload.exception()
+            raise
         except DraftmillError as error:
             # The rows are safe in the journal; the next round, or the next run, uploads them.
             log.warning("completions could not be uploaded and stay in the journal: %s", error)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect.events.worker import EventsWorker
+from prefect.exceptions import TerminationSignal
 from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler
 from prefect.server.api.server import SubprocessASGIServer
 from prefect.settings import get_current_settings
@@ -25,7 +26,7 @@ from prefect.settings import get_current_settings
 import draftmill
 import flows
 import tasks
-from draftmill.errors import DraftmillError, MissingPart
+from draftmill.errors import DraftmillError, MissingPart, RunStopped
 from flows.refresh import refresh
 from flows.rerun import rerun
 
@@ -43,11 +44,23 @@ def launch(name: str, **parameters: Any) -> dict[str, Any]:
     _check_one_installation()
     _quiet_console()
     with _server():
-        state = asyncio.run(_run(FLOWS[name], parameters))
+        try:
+            state = asyncio.run(_run(FLOWS[name], parameters))
+        except (KeyboardInterrupt, TerminationSignal, asyncio.CancelledError):
+            raise _stopped() from None
     result = state.result(raise_on_failure=False)
     if isinstance(result, BaseException):
         raise result
     return dict(result)
+
+
+def _stopped() -> RunStopped:
+    return RunStopped(
+        "stopped before all rows were asked",
+        value="interrupted",
+        expected="to run to the end",
+        remedy="run the same command again: finished rows are kept and only the others are asked",
+    )
 
 
 async def _run(flow: Callable[..., Awaitable[Any]], parameters: dict[str, Any]) -> Any:

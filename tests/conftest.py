@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -25,8 +27,16 @@ from draftmill.serving.shaped import KIMI_MARKERS, shaped_tokenizer
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+# Before anything imports `tasks`: no test touches the user's own journals, receipts or Prefect database.
+_HOME = tempfile.mkdtemp(prefix="draftmill-tests-")
+os.environ |= {"DRAFTMILL_STATE": f"{_HOME}/state", "PREFECT_HOME": f"{_HOME}/prefect", "DO_NOT_TRACK": "1"}
+os.environ |= {"PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+
 settings.register_profile("draftmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("draftmill")
+
+DEEPSEEK_BOS, DEEPSEEK_EOS = "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cend\u2581of\u2581sentence\uff5c>"
+
 MARKERS: dict[str, dict[str, int]] = {
     "kimi": KIMI_MARKERS,
     "qwen3": {
@@ -39,12 +49,12 @@ MARKERS: dict[str, dict[str, int]] = {
         "</think>": 151668,
     },
     "deepseek": {
-        "<｜begin▁of▁sentence｜>": 0,
-        "<｜end▁of▁sentence｜>": 1,
+        DEEPSEEK_BOS: 0,
+        DEEPSEEK_EOS: 1,
         "<think>": 128798,
         "</think>": 128799,
-        "<｜User｜>": 128803,
-        "<｜Assistant｜>": 128804,
+        "<\uff5cUser\uff5c>": 128803,
+        "<\uff5cAssistant\uff5c>": 128804,
     },
     # No reasoning markers at all: they would be ordinary text.
     "bare": {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645},
@@ -52,7 +62,7 @@ MARKERS: dict[str, dict[str, int]] = {
 ROLES: dict[str, dict[str, str]] = {
     "kimi": {"bos_token": "[BOS]", "eos_token": "[EOS]"},
     "qwen3": {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"},
-    "deepseek": {"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end▁of▁sentence｜>"},
+    "deepseek": {"bos_token": DEEPSEEK_BOS, "eos_token": DEEPSEEK_EOS},
     "bare": {"eos_token": "<|im_end|>"},
 }
 

@@ -7,6 +7,7 @@ budget), so its hash is the same in every run that misses the same rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -45,7 +46,8 @@ def plan_run(
     )
     chunk_rows = chunk_rows_auto(plan.missing.num_rows) if recipe.chunk_rows == "auto" else recipe.chunk_rows
     slices = chunks(plan.missing, chunk_rows)
-    lines = _lines(rejections, recipe.sampling.samples)
+    reasons = _rows_by_reason(rejections, recipe.sampling.samples)
+    num_rejected = sum(reasons.values())
     return {
         "chunks": [
             {
@@ -59,12 +61,12 @@ def plan_run(
             for number, (part, table) in enumerate(zip(slices, _with_ids(storage, rows, slices), strict=True), 1)
         ],
         "rejected": storage.put_table("rejected", rejections).model_dump() if rejections.num_rows else None,
-        "num_rejected": lines,
-        "rejected_reasons": _counts(rejections),
+        "num_rejected": num_rejected,
+        "rejected_reasons": reasons,
         "dropped": sorted([key, attempt] for key, attempt in plan.dropped),
         "protected": sorted(plan.protected),
         "manifest": manifest.version if manifest else 0,
-        "planned": planned.num_rows + lines - len(plan.duplicates),
+        "planned": planned.num_rows + num_rejected - len(plan.duplicates),
         **{name: getattr(plan, name) for name in ("kept", "held", "carried", "superseded", "resumed", "to_ask")},
     }
 
@@ -89,15 +91,10 @@ def _duplicates(planned: pa.Table, plan: Plan) -> pa.Table:
     )
 
 
-def _lines(rejections: pa.Table, samples: int) -> int:
+def _rows_by_reason(rejections: pa.Table, samples: int) -> dict[str, int]:
     """Rejected rows: a prompt that cannot be sent stands for all its samples, a duplicate for itself."""
-    reasons = rejections["reason"].to_pylist()
-    return sum(1 if reason == Reason.DUPLICATE else samples for reason in reasons)
-
-
-def _counts(rejections: pa.Table) -> dict[str, int]:
-    counted = rejections["reason"].value_counts()
-    return {item["values"]: item["counts"] for item in counted.to_pylist()}
+    counted = Counter(rejections["reason"].to_pylist())
+    return {reason: n if reason == Reason.DUPLICATE else n * samples for reason, n in sorted(counted.items())}
 
 
 def _with_ids(storage: Storage, paths: Sequence[str], slices: Sequence[pa.Table]) -> Iterator[pa.Table]:

@@ -11,12 +11,12 @@ from draftmill.dataset.journal import Journal, Key
 from draftmill.dataset.manifest import newest
 from draftmill.dataset.seal import Change, Sealed, seal
 from draftmill.dataset.storage import Storage
-from draftmill.dataset.stored import object_keys, stored_keys
+from draftmill.dataset.stored import object_keys, row_keys, stored_keys
 
 
 def commit(storage: Storage, journal: Journal, change: Change) -> Sealed:
     """Seals the change. Raises DatasetError; then the dataset and the journal are as they were."""
-    new = _keys(
+    new = row_keys(
         pa.concat_tables([object_keys(storage, change.good, good=True), object_keys(storage, change.bad, good=False)])
     )
     sealed = seal(storage, replace(change, consumed=_consumed(storage, new)))
@@ -27,12 +27,8 @@ def commit(storage: Storage, journal: Journal, change: Change) -> Sealed:
 def _consumed(storage: Storage, new: set[Key]) -> list[str]:
     """Parts all of whose rows are sealed, or are about to be. A part with one other row waits for its prompt."""
     manifest = newest(storage)
-    sealed = new | _keys(stored_keys(storage, manifest))
+    sealed = new | row_keys(stored_keys(storage, manifest))
     parts = completions.unfinished(storage, manifest.consumed if manifest else ()).to_pandas()
     known = [key in sealed for key in zip(parts["row_key"], parts["attempt"], strict=True)]
     used_up = parts.assign(known=known).groupby("part")["known"].all()
     return sorted(used_up[used_up].index)
-
-
-def _keys(table: pa.Table) -> set[Key]:
-    return set(zip(table["row_key"].to_pylist(), table["attempt"].to_pylist(), strict=True))

@@ -14,7 +14,11 @@ import pyarrow as pa
 
 from draftmill.arrays import flatten
 from draftmill.dataset.schema import QUARANTINE, SHARD
+from draftmill.errors import RecipeError
 from draftmill.records import Completion, Verdict
+
+MOST_IDS = int(np.iinfo(np.int32).max)
+"""Ids that input_ids, a list<int32> column with 32-bit offsets, can hold in one table."""
 
 
 def dataset_rows(completions: Sequence[Completion], verdicts: Sequence[Verdict]) -> tuple[pa.Table, pa.Table]:
@@ -33,8 +37,13 @@ def _table(pairs: Sequence[tuple[Completion, Verdict]], schema: pa.Schema) -> pa
         if field.name != "input_ids"
     }
     flat, offsets_B1 = flatten(np.concatenate([c.row.prompt_ids, c.answer.output_ids]) for c, _ in pairs)
-    if len(flat) > np.iinfo(np.int32).max:
-        raise ValueError(f"a chunk of {len(flat)} ids; a list<int32> column holds 2^31 at most: lower chunk_rows")
+    if len(flat) > MOST_IDS:
+        raise RecipeError(
+            "a chunk is too large for one Parquet column",
+            value=f"{len(flat)} ids in {len(pairs)} rows",
+            expected=f"at most {MOST_IDS} ids",
+            remedy="lower chunk_rows and run again: nothing is asked anew",
+        )
     columns["input_ids"] = pa.ListArray.from_arrays(pa.array(offsets_B1.astype(np.int32)), pa.array(flat))
     return pa.table(columns, schema=schema)
 

@@ -6,9 +6,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from draftmill.dataset import completions
 from draftmill.dataset.manifest import Manifest, read_manifest, versions
 from draftmill.dataset.storage import Storage, open_storage
+from draftmill.dataset.stored import listed_table, row_keys, stored_keys
 from draftmill.errors import RecipeError
 
 REJECTED_SHOWN = 10
@@ -46,7 +49,8 @@ def dataset_status(url: str) -> Status:
     storage = open_storage(url)
     manifests = [read_manifest(storage, version) for version in versions(storage)]
     newest = manifests[-1] if manifests else None
-    unfinished = completions.unfinished(storage, newest.consumed if newest else ()).num_rows
+    stored = stored_keys(storage, newest)
+    unfinished = _num_unfinished(storage, newest, stored)
     if newest is None and not unfinished:
         raise no_dataset(url)
     listed = [
@@ -57,11 +61,11 @@ def dataset_status(url: str) -> Status:
     ]
     if newest is None:
         return Status(url, listed, unfinished=unfinished)
-    rejected = [row for ref in newest.rejected for row in storage.read_table(ref.path).to_pylist()]
+    rejected = [row for ref in newest.rejected for row in listed_table(storage, ref.path).to_pylist()]
     return Status(
         url,
         listed,
-        reasons=_reasons(storage, newest),
+        reasons=dict(sorted(Counter(filter(None, stored["reason"].to_pylist())).items())),
         rejected=dict(sorted(Counter(row["reason"] for row in rejected).items())),
         rejected_prompts=rejected[:REJECTED_SHOWN],
         failed=newest.failed,
@@ -79,8 +83,7 @@ def no_dataset(url: str) -> RecipeError:
     )
 
 
-def _reasons(storage: Storage, manifest: Manifest) -> dict[str, int]:
-    counted: Counter[str] = Counter()
-    for ref in manifest.quarantine:
-        counted.update(storage.read_table(ref.path, ["reason"])["reason"].to_pylist())
-    return dict(sorted(counted.items()))
+def _num_unfinished(storage: Storage, newest: Manifest | None, stored: pa.Table) -> int:
+    """Requests answered in parts but not sealed; a part stays until its last row is."""
+    unfinished = completions.unfinished(storage, newest.consumed if newest else ())
+    return len(row_keys(unfinished) - row_keys(stored))

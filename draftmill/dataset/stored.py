@@ -5,7 +5,7 @@ Reads key columns of each shard and quarantine object, a few bytes a row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -47,16 +47,26 @@ def object_keys(storage: Storage, refs: Iterable[ObjectRef], *, good: bool) -> p
     """The rows of these objects as STORED columns, row by row as they lie in them."""
     tables = [STORED.empty_table()]
     for ref in refs:
-        try:
-            found = storage.read_table(ref.path, _FROM_OBJECT if good else [*_FROM_OBJECT, "reason"])
-        except FileNotFoundError:
-            raise missing_object(ref.path) from None
+        found = listed_table(storage, ref.path, _FROM_OBJECT if good else [*_FROM_OBJECT, "reason"])
         columns = {name: found.column(name) for name in found.column_names}
         columns["good"] = pa.array([good] * found.num_rows, pa.bool_())
         columns.setdefault("reason", pa.nulls(found.num_rows, pa.string()))
         columns["object"] = pa.array([ref.path] * found.num_rows, pa.string())
         tables.append(pa.table({name: columns[name] for name in STORED.names}, schema=STORED))
     return pa.concat_tables(tables)
+
+
+def listed_table(storage: Storage, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """An object that a manifest lists, or some of its columns. Raises DatasetError, also when it is gone."""
+    try:
+        return storage.read_table(path, columns)
+    except FileNotFoundError:
+        raise missing_object(path) from None
+
+
+def row_keys(table: pa.Table) -> set[tuple[str, int]]:
+    """The (row_key, attempt) of a table's rows."""
+    return set(zip(table["row_key"].to_pylist(), table["attempt"].to_pylist(), strict=True))
 
 
 def missing_object(path: str) -> DatasetError:

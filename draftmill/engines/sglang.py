@@ -14,8 +14,9 @@ from typing import Any
 
 import aiohttp
 
-from draftmill.arrays import Ids, ids_array
+from draftmill.arrays import MAX_ID, Ids, ids_array
 from draftmill.errors import GateRefused
+from draftmill.identity import canonical_json
 from draftmill.recipe import Sampling
 from draftmill.records import Answer, Fault, FaultKind, Row, ServerReport
 
@@ -85,7 +86,7 @@ def read(status: int, headers: Mapping[str, str], body: bytes, *, row: Row, rid:
         meta = data["meta_info"]
         finish = meta["finish_reason"]
         if meta["id"] != rid:
-            return Fault(FaultKind.UNREADABLE, f"the answer is for request {meta['id']}, not {rid}")
+            return Fault(FaultKind.UNREADABLE, _line(f"the answer is for request {meta['id']!r}, not {rid!r}"))
         answer = Answer(
             output_ids=ids_array("output_ids", data["output_ids"]),
             echo_ids=_echo(data.get("prompt_token_ids"), row.prompt_ids),
@@ -93,18 +94,17 @@ def read(status: int, headers: Mapping[str, str], body: bytes, *, row: Row, rid:
             completion_tokens=_count(meta, "completion_tokens"),
             finish_type=_finish_type(finish),
             finish_length=_count(finish, "length"),
-            matched=finish.get("matched"),
+            matched=_matched(finish.get("matched")),
             engine=engine,
-            weight_version=meta.get("weight_version"),
+            weight_version=_text(meta, "weight_version"),
             created_at=datetime.now(UTC),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return Fault(
-            FaultKind.UNREADABLE, f"HTTP 200, but not an answer of /generate ({type(error).__name__}: {error})"
-        )
-    if answer.finish_type == "abort":
-        return Fault(FaultKind.ABORTED, str(finish.get("message") or "aborted"), answer=answer)
-    return answer
+        if answer.finish_type == "abort":
+            return Fault(FaultKind.ABORTED, _line(str(finish.get("message") or "aborted")), answer=answer)
+        return answer
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        words = f"HTTP 200, but not an answer of /generate ({type(error).__name__}: {error})"
+        return Fault(FaultKind.UNREADABLE, _line(words))
 
 
 def _echo(echoed: Any, prompt_ids_P: Ids) -> Ids | None:
@@ -123,17 +123,45 @@ def _finish_type(finish: dict[str, Any]) -> str:
 
 def _count(data: dict[str, Any], key: str) -> int | None:
     value = data.get(key)
-    if value is not None and type(value) is not int:
-        raise ValueError(f"{key} is {value!r}, not an integer")
+    if value is not None and (type(value) is not int or not 0 <= value <= MAX_ID):
+        raise ValueError(f"{key} is {value!r}, not a count")
     return value
+
+
+def _matched(value: Any) -> int | str | None:
+    if value is not None and type(value) not in (int, str):
+        raise ValueError(f"matched is {value!r}, neither an id nor a string")
+    if type(value) is int and abs(value) > MAX_ID:
+        raise ValueError("matched is an id beyond 32 bits")
+    return value  # type: ignore[no-any-return]
+
+
+def _text(data: dict[str, Any], key: str) -> str | None:
+    value = data.get(key)
+    if value is not None and not (isinstance(value, str) and _is_stable(value)):
+        raise ValueError(f"{key} is {value!r}, not a text")
+    return value
+
+
+def _is_stable(value: Any) -> bool:
+    """Whether a manifest can hold it: no NaN, no half characters."""
+    try:
+        canonical_json(value)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     kinds = {401: FaultKind.UNAUTHORIZED, 403: FaultKind.UNAUTHORIZED, 404: FaultKind.WRONG_SERVER}
     kinds |= {405: FaultKind.WRONG_SERVER, 408: FaultKind.SERVER_ERROR}
     kinds |= {429: FaultKind.OVERLOADED, 503: FaultKind.OVERLOADED}
-    kind = kinds.get(status, FaultKind.SERVER_ERROR if status >= 500 else FaultKind.REJECTED)
-    return Fault(kind, f"HTTP {status}: {_words(body)}", retry_after_s=_retry_after_s(headers))
+    # Below 400 and not 200: a redirect to a login page, say. No answer of /generate looks so.
+    by_class = FaultKind.SERVER_ERROR if status >= 500 else FaultKind.REJECTED
+    kind = kinds.get(status, by_class if status >= 400 else FaultKind.WRONG_SERVER)
+    # Proxies quote the key they refuse.
+    words = "" if kind is FaultKind.UNAUTHORIZED else f": {_words(body)}"
+    return Fault(kind, f"HTTP {status}{words}", retry_after_s=_retry_after_s(headers))
 
 
 def _words(body: bytes) -> str:
@@ -141,11 +169,19 @@ def _words(body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     try:
         data = json.loads(text)
-        error = data.get("error", data.get("message", data.get("detail", text))) if isinstance(data, dict) else text
-        text = str(error["message"] if isinstance(error, dict) and "message" in error else error)
-    except ValueError:
+        if isinstance(data, dict):
+            error = next((data[key] for key in ("error", "message", "detail") if key in data), None)
+            text = f"no message, but {', '.join(data)}" if error is None else str(error)
+            if isinstance(error, dict) and "message" in error:
+                text = str(error["message"])
+    except (ValueError, RecursionError):
         pass
-    return " ".join(text.split())[:_WORDS_KEPT]
+    return _line(text)
+
+
+def _line(text: str) -> str:
+    """A server's words as every table and manifest can hold them: one line, not endless, UTF-8."""
+    return " ".join(text.split())[:_WORDS_KEPT].encode("utf-8", "replace").decode()
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -161,7 +197,7 @@ async def is_ready(http: aiohttp.ClientSession, url: str) -> str | None:
     except TimeoutError:
         return f"/health does not answer within {HEALTH_TIMEOUT_S:.0f} s"
     except aiohttp.ClientError as error:
-        return str(error) or type(error).__name__
+        return _line(str(error)) or type(error).__name__
 
 
 async def report(http: aiohttp.ClientSession, url: str) -> ServerReport:
@@ -172,20 +208,38 @@ async def report(http: aiohttp.ClientSession, url: str) -> ServerReport:
     server = await _get(http, url, "/server_info", "/get_server_info")
     model = await _get(http, url, "/model_info", "/get_model_info")
     models = await _get(http, url, "/v1/models")
-    listed = (models.get("data") or [{}])[0]
-    facts = {key: server[key] for key in _FACTS if server.get(key) is not None}
+    return combined(url, server, model, models)
+
+
+def combined(url: str, server: dict[str, Any], model: dict[str, Any], models: dict[str, Any]) -> ServerReport:
+    """The report out of the three pages' JSON. Raises GateRefused for fields of other types than SGLang's."""
+    try:
+        return _combined(url, server, model, _listed(models))
+    except (ValueError, RecursionError) as error:
+        raise _not_sglang(url, _line(str(error)), "the fields SGLang has, of its types") from None
+
+
+def _combined(url: str, server: dict[str, Any], model: dict[str, Any], listed: dict[str, Any]) -> ServerReport:
+    truncates = server.get("allow_auto_truncate")
     return ServerReport(
         url=url,
-        name=str(server.get("engine_name", "sglang")),
-        version=server.get("version"),
-        model=model.get("served_model_name") or listed.get("id") or server.get("served_model_name"),
-        weight_version=model.get("weight_version") or server.get("weight_version"),
-        context_length=listed.get("max_model_len") or server.get("context_length"),
-        max_prompt=server.get("max_req_input_len"),
-        reasoning_parser=server.get("reasoning_parser") or model.get("reasoning_parser"),
-        auto_truncate=server.get("allow_auto_truncate"),
-        facts=facts,
+        name=_text(server, "engine_name") or "sglang",
+        version=_text(server, "version"),
+        model=_text(model, "served_model_name") or _text(listed, "id") or _text(server, "served_model_name"),
+        weight_version=_text(model, "weight_version") or _text(server, "weight_version"),
+        context_length=_count(listed, "max_model_len") or _count(server, "context_length"),
+        max_prompt=_count(server, "max_req_input_len"),
+        reasoning_parser=_text(server, "reasoning_parser") or _text(model, "reasoning_parser"),
+        auto_truncate=None if truncates is None else bool(truncates),
+        facts={key: server[key] for key in _FACTS if server.get(key) is not None and _is_stable(server[key])},
     )
+
+
+def _listed(models: dict[str, Any]) -> dict[str, Any]:
+    """The first model of `/v1/models`."""
+    data = models.get("data")
+    first = data[0] if isinstance(data, list) and data else {}
+    return first if isinstance(first, dict) else {}
 
 
 async def _get(http: aiohttp.ClientSession, url: str, *paths: str) -> dict[str, Any]:
@@ -205,12 +259,16 @@ async def _get(http: aiohttp.ClientSession, url: str, *paths: str) -> dict[str, 
                         expected="HTTP 200",
                         remedy="set engine.api_key_env to the name of the environment variable that holds the key",
                     )
-        except (TimeoutError, aiohttp.ClientError, ValueError) as error:
+        except (TimeoutError, aiohttp.ClientError, ValueError, RecursionError) as error:
             seen = f"{type(error).__name__} from {path}"
-    raise GateRefused(
+    raise _not_sglang(url, seen, f"JSON from {paths[0]}")
+
+
+def _not_sglang(url: str, seen: str, expected: str) -> GateRefused:
+    return GateRefused(
         f"{url} does not answer as an SGLang server does",
         value=seen,
-        expected=f"JSON from {paths[0]}",
+        expected=expected,
         remedy="correct engine.urls or engine.kind; a router in front must pass these paths on",
     )
 

@@ -27,7 +27,7 @@ SPARE_CONNECTIONS = 16
 def open_http(engine: Engine) -> aiohttp.ClientSession:
     """A session for all of the recipe's servers. Must be called on a running loop.
 
-    Raises RecipeError when `api_key_env` names a variable that is not set.
+    Raises RecipeError when `api_key_env` names a variable that is not set or holds no key.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
@@ -41,12 +41,12 @@ def open_http(engine: Engine) -> aiohttp.ClientSession:
 def _authorization(name: str | None) -> dict[str, str]:
     if name is None:
         return {}
-    key = os.environ.get(name)
-    if not key:
+    key = os.environ.get(name, "").strip()  # secrets mounted as files often end with a line break
+    if not (key.isascii() and key.isprintable() and key):
         raise RecipeError(
-            "engine.api_key_env names a variable that is not set",
+            "engine.api_key_env names a variable that is not set, or that holds no key",
             value=name,
-            expected="an environment variable that holds the server's key",
+            expected="an environment variable that holds the server's key: printable ASCII on one line",
             remedy=f"export {name}=... where the run is started",
         )
     return {"Authorization": f"Bearer {key}"}

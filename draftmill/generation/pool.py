@@ -14,21 +14,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import aiohttp
 
-from draftmill.errors import DraftmillError, RunStopped
+from draftmill.errors import DraftmillError
 from draftmill.generation.breaker import Breaker
 from draftmill.generation.retry import Outcome, decide, rest_s
+from draftmill.generation.stops import stop_error, unknown_error
+from draftmill.generation.tickets import Asked, Ticket
 from draftmill.progress import Rows, listener
 from draftmill.recipe import Recipe
 from draftmill.records import Answer, Completion, Failure, Fault, FaultKind, Reason, Row
+
+log = logging.getLogger("draftmill.generation")
 
 
 class Keeper(Protocol):
@@ -38,48 +43,14 @@ class Keeper(Protocol):
 
 
 @dataclass(slots=True)
-class Asked:
-    """What became of the rows of one call of `ask`: each stands in exactly one list."""
-
-    completions: list[Completion] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    pending: list[Row] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.completions) + len(self.failures) + len(self.pending)
-
-
-@dataclass(slots=True)
 class Counts:
-    """Of the whole run: requests sent (canaries excluded), those that were repeats, rows finished, output tokens."""
+    """Of the whole run: requests that reached a server (canaries excluded), those that were repeats, rows finished,
+    output tokens."""
 
     requests: int = 0
     retries: int = 0
     done: int = 0
     tokens: int = 0
-
-
-@dataclass(order=True, slots=True)
-class _Ticket:
-    order: tuple[int, int]
-    row: Row = field(compare=False)
-    asked: Asked = field(compare=False)
-    settled: asyncio.Event = field(compare=False)
-    num_rows: int = field(compare=False)
-    sent: int = field(default=0, compare=False)
-    tries: int = field(default=0, compare=False)
-    void: bool = field(default=False, compare=False)
-
-    def settle(self, result: Completion | Failure | None) -> None:
-        match result:
-            case Completion():
-                self.asked.completions.append(result)
-            case Failure():
-                self.asked.failures.append(result)
-            case None:
-                self.asked.pending.append(self.row)
-        if len(self.asked) == self.num_rows:
-            self.settled.set()
 
 
 @dataclass(slots=True)
@@ -118,7 +89,7 @@ class Pool:
         self._judge = judge
         self._breaker = Breaker(recipe.breaker)
         self._num_rows = num_rows
-        self._queue: asyncio.PriorityQueue[_Ticket] = asyncio.PriorityQueue()
+        self._queue: asyncio.PriorityQueue[Ticket] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
         self._unsent: dict[int, int] = {}
         self._changed = asyncio.Condition()
@@ -126,6 +97,7 @@ class Pool:
         self._servers = [_Server(url, engines[url]) for url in recipe.engine.urls]
         self._in_flight: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._halted = asyncio.Event()
         self._started_s: float | None = None
 
     async def __aenter__(self) -> Self:
@@ -162,7 +134,7 @@ class Pool:
     async def ask(self, rows: list[Row], *, chunk: int) -> Asked:
         """All rows, each sent until it is answered, failed, or the run is stopped."""
         asked, settled = Asked(), asyncio.Event()
-        tickets = [_Ticket((chunk, next(self._numbers)), row, asked, settled, len(rows)) for row in rows]
+        tickets = [Ticket((chunk, next(self._numbers)), row, asked, settled, len(rows)) for row in rows]
         self._unsent[chunk] = len(rows)
         await self._notify()
         for ticket in tickets:
@@ -180,12 +152,13 @@ class Pool:
         if self.stopped:
             return
         self.stopped = error
+        self._halted.set()
         while not self._queue.empty():
             self._queue.get_nowait().settle(None)
         self._spawn(self._notify())
 
-    def _spawn(self, work: object) -> None:
-        task = asyncio.create_task(work)  # type: ignore[arg-type]
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -193,7 +166,7 @@ class Pool:
         async with self._changed:
             self._changed.notify_all()
 
-    def _queue_or_settle(self, ticket: _Ticket) -> None:
+    def _queue_or_settle(self, ticket: Ticket) -> None:
         if self.stopped:
             ticket.settle(None)
         else:
@@ -209,31 +182,52 @@ class Pool:
                 await asyncio.sleep(rest)
                 continue
             await self._grant(ticket)
-            rid = uuid.uuid4().hex
-            self._in_flight[rid] = server.url
+            if self.stopped:
+                ticket.settle(None)
+            else:
+                await self._exchange(server, ticket)
+
+    async def _exchange(self, server: _Server, ticket: Ticket) -> None:
+        """One request and what follows. Whatever goes wrong here stops the run: a lane must not end in silence."""
+        rid = uuid.uuid4().hex
+        self._in_flight[rid] = server.url
+        try:
             result = await self._send(server, ticket.row, rid)
             # Not in a `finally`: a cancelled request stays listed, for `__aexit__` to abort it.
             del self._in_flight[rid]
-            try:
-                self._handle(server, ticket, result)
-            except DraftmillError as error:  # the journal cannot write: nothing more may be generated
-                ticket.settle(None)
-                self.stop(error)
+            self._count(ticket, result)
+            self._handle(server, ticket, result)
+        except DraftmillError as error:  # the journal cannot write: nothing more may be generated
+            self.stop(error)
+            ticket.settle(None)
+        except Exception as error:
+            log.error("the pool met an error it does not know", exc_info=error)
+            self.stop(unknown_error(error))
+            ticket.settle(None)
 
-    async def _grant(self, ticket: _Ticket) -> None:
-        chunk = ticket.order[0]
+    def _count(self, ticket: Ticket, result: Answer | Fault) -> None:
+        if isinstance(result, Fault) and result.kind is FaultKind.CONNECT:
+            return
         self.counts.requests += 1
         self.counts.retries += ticket.sent > 0
         ticket.sent += 1
-        if ticket.sent == 1 and chunk in self._unsent:
+
+    async def _grant(self, ticket: Ticket) -> None:
+        """A row's first turn: it is no longer one of its chunk's unsent rows."""
+        chunk = ticket.order[0]
+        if not ticket.granted and chunk in self._unsent:
             self._unsent[chunk] -= 1
             await self._notify()
+        ticket.granted = True
 
     async def _send(self, server: _Server, row: Row, rid: str) -> Answer | Fault:
         self._started_s = self._started_s or time.monotonic()
         body = self._protocol.payload(row, self._recipe.sampling, rid=rid)
         try:
-            async with self._http.post(server.url + self._protocol.GENERATE, json=body) as answer:
+            # A redirect would make a GET of it, or show the key to another host.
+            async with self._http.post(
+                server.url + self._protocol.GENERATE, json=body, allow_redirects=False
+            ) as answer:
                 content = await answer.read()
                 result: Answer | Fault = self._protocol.read(
                     answer.status, answer.headers, content, row=row, rid=rid, engine=server.engine
@@ -244,7 +238,7 @@ class Pool:
         except (aiohttp.ClientError, OSError) as error:
             return Fault(FaultKind.RESET, f"{type(error).__name__}: {error}")
 
-    def _handle(self, server: _Server, ticket: _Ticket, result: Answer | Fault) -> None:
+    def _handle(self, server: _Server, ticket: Ticket, result: Answer | Fault) -> None:
         if isinstance(result, Answer):
             server.refusals, server.down_since_s = 0, None
             self._finish(ticket, result)
@@ -263,59 +257,47 @@ class Pool:
             case Outcome.FAIL_ROW if result.answer is not None:
                 self._finish(ticket, result.answer)  # aborted to the last: quarantined by name, not lost
             case Outcome.FAIL_ROW:
-                ticket.settle(Failure(ticket.row, result.words, ticket.tries))
                 self._progress()
+                ticket.settle(Failure(ticket.row, result.words, ticket.tries))
             case Outcome.STOP_RUN:
+                self.stop(stop_error(server.url, result, engine.wait_s))
                 ticket.settle(None)
-                self.stop(_stop_error(server.url, result, engine.wait_s))
 
     def _note_reachability(self, server: _Server, fault: Fault) -> None:
         if fault.kind is not FaultKind.CONNECT:
             server.refusals, server.down_since_s = 0, None
             return
         now_s = time.monotonic()
-        server.down_since_s = server.down_since_s or now_s
+        if server.down_since_s is None:
+            server.down_since_s = now_s
         if server.rests_until_s <= now_s:  # one rest per round of refusals, not per lane
             server.refusals += 1
             server.rests_until_s = now_s + rest_s(server.refusals)
             listener().wait(f"{server.url} is out of reach; finished rows are kept, trying again")
 
-    def _all_down_s(self) -> float:
-        """Seconds for which no server at all could be reached."""
-        now_s = time.monotonic()
-        return min(0.0 if s.down_since_s is None else now_s - s.down_since_s for s in self._servers)
+    def _all_down_s(self) -> float | None:
+        """Seconds for which no server at all could be reached; None while one can be."""
+        since_s = [server.down_since_s for server in self._servers if server.down_since_s is not None]
+        return time.monotonic() - max(since_s) if len(since_s) == len(self._servers) else None
 
-    async def _later(self, ticket: _Ticket, pause_s: float) -> None:
-        await asyncio.sleep(pause_s)
+    async def _later(self, ticket: Ticket, pause_s: float) -> None:
+        """A row's pause; a stopped run does not sit it out."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._halted.wait()
         self._queue_or_settle(ticket)
 
-    def _finish(self, ticket: _Ticket, answer: Answer) -> None:
+    def _finish(self, ticket: Ticket, answer: Answer) -> None:
         completion = Completion(ticket.row, answer)
         self._keeper.put(completion)
-        ticket.settle(completion)
         self.counts.tokens += len(answer.output_ids)
         self._progress()
         self._breaker.push(self._judge(completion))
         if self._breaker.tripped:
             self.stop(self._breaker.error())
+        ticket.settle(completion)  # last: what goes wrong above settles it as pending, and the journal has it
 
     def _progress(self) -> None:
         self.counts.done += 1
         elapsed_s = time.monotonic() - (self._started_s or time.monotonic())
         listener().rows(Rows(self.counts.done, self._num_rows, self.counts.tokens, elapsed_s))
-
-
-def _stop_error(url: str, fault: Fault, wait_s: float) -> RunStopped:
-    if fault.kind is FaultKind.CONNECT:
-        return RunStopped(
-            "no server can be reached any more",
-            value=fault.words,
-            expected=f"an answer within {wait_s:.0f} s",
-            remedy="start the server and run the same command again: finished rows are kept",
-        )
-    return RunStopped(
-        f"{url} refuses every request",
-        value=fault.words,
-        expected="HTTP 200",
-        remedy="correct engine.urls or the key (engine.api_key_env) and run again: finished rows are kept",
-    )

@@ -18,6 +18,8 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 """Seconds. A server needs longer than this only while it is down, which is waited for apart."""
 
+LONGEST_RETRY_AFTER_S = 600.0
+"""Seconds of Retry-After that are obeyed: whoever asks for more is looked at again after ten minutes all the same."""
 
 LONGEST_REST_S = 5.0
 """Seconds between looks at a server that refuses connections: noticed soon when it is back."""
@@ -56,21 +58,26 @@ class Decision:
 
 def rest_s(refusals: int) -> float:
     """Seconds a server is left alone after so many rounds of refused connections in a row."""
-    return min(FIRST_PAUSE_S * 2 ** (refusals - 1), LONGEST_REST_S)
+    return _doubled(refusals, LONGEST_REST_S)
 
 
-def decide(fault: Fault, *, tries: int, retries: int, down_s: float, wait_s: float) -> Decision:
+def decide(fault: Fault, *, tries: int, retries: int, down_s: float | None, wait_s: float) -> Decision:
     """The decision for a row that was answered wrongly `tries` times and may be sent `retries` times again.
 
-    `down_s`: seconds for which no server could be reached; `wait_s`: how long
-    that may last.
+    `down_s`: seconds for which no server could be reached, None while one can
+    be; `wait_s`: how long that may last.
     """
     outcome = OUTCOMES[fault.kind]
     if outcome is Outcome.WAIT:
-        return Decision(Outcome.STOP_RUN if down_s >= wait_s else Outcome.WAIT)
+        return Decision(Outcome.STOP_RUN if down_s is not None and down_s >= wait_s else Outcome.WAIT)
     if outcome is not Outcome.RETRY:
         return Decision(outcome)
     if tries > retries:
         return Decision(Outcome.FAIL_ROW)
-    pause_s = min(FIRST_PAUSE_S * 2 ** (tries - 1), LONGEST_PAUSE_S)
-    return Decision(Outcome.RETRY, max(pause_s, fault.retry_after_s or 0.0))
+    asked_s = min(fault.retry_after_s or 0.0, LONGEST_RETRY_AFTER_S)
+    return Decision(Outcome.RETRY, max(_doubled(tries, LONGEST_PAUSE_S), asked_s))
+
+
+def _doubled(times: int, longest_s: float) -> float:
+    # The exponent is bounded: a server may be down for days, and 2.0 ** 1024 is an error.
+    return min(FIRST_PAUSE_S * 2.0 ** min(times - 1, 16), longest_s)

@@ -181,9 +181,7 @@ def truncated(case: Case) -> Found:
 def no_end_of_turn(case: Case) -> Found:
     """Stopped, but not by an id that ends a turn, or by another id than the server names."""
     answers, markers = case.answers, case.markers
-    fine_B = (
-        markers.last_is_end_B & (answers.matched_text_B == "") & ~_differs(answers.matched_id_B, markers.last_id_B)
-    )
+    fine_B = markers.last_is_end_B & (answers.matched_text_B == "") & ~_differs(answers.matched_id_B, markers.last_id_B)
     bad_B = case.stopped_B & ~fine_B
     return Found(bad_B, np.where(bad_B, answers.ends_B - 1, NOWHERE))
 

@@ -41,5 +41,6 @@ class Structure:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Structure:
-        fields = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+        """The inverse of `to_json`. Raises KeyError or ValueError for another mapping."""
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         return cls(**{**fields, "thinking": Thinking(data["thinking"])})

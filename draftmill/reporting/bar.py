@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from draftmill.progress import Rows
+from draftmill.reporting.plain_text import plain
 
 LINE_EVERY_S = 10.0
 """Seconds between progress lines when stderr is a file."""
@@ -38,7 +39,7 @@ class BarListener:
         # A server loads for minutes and is looked at every two seconds.
         if self._due() or text.split(";")[0] != self._last_wait:
             self._last_wait = text.split(";")[0]
-            self._console.print(text)
+            self._console.print(plain(text))  # a server's words may be in it
 
     def rows(self, rows: Rows) -> None:
         words = f"{rows.tokens_per_s:,.0f} tokens/s" + ("" if rows.left_s is None else f", {_clock(rows.left_s)} left")

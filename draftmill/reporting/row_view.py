@@ -11,9 +11,11 @@ from typing import Any
 from draftmill.dataset.manifest import Manifest, newest
 from draftmill.dataset.status import no_dataset
 from draftmill.dataset.storage import Storage, open_storage
+from draftmill.dataset.stored import listed_table
 from draftmill.errors import DraftmillError, RecipeError
 from draftmill.judging.structure import Structure
 from draftmill.recipe import parse_recipe
+from draftmill.records import Thinking
 from draftmill.rendering.tokenizer import load_tokenizer
 from draftmill.reporting.row_parts import Part, Piece
 
@@ -48,12 +50,13 @@ def row_view(url: str, row: str) -> RowView:
 def _find(storage: Storage, manifest: Manifest, row: str) -> dict[str, Any]:
     seen, found = 0, []
     for ref in (*manifest.shards, *manifest.quarantine):
-        keys = storage.read_table(ref.path, ["row_key"])["row_key"].to_pylist()
+        keys = listed_table(storage, ref.path, ["row_key"])["row_key"].to_pylist()
         hits = [i for i, key in enumerate(keys) if _names(row, key, seen + i)]
         seen += len(keys)
         if hits:
-            found += storage.read_table(ref.path).take(hits).to_pylist()
-    if len(found) != 1:
+            found += listed_table(storage, ref.path).take(hits).to_pylist()
+    # A good row and a newer bad attempt have one key: the good one, which comes first, is the row.
+    if len({columns["row_key"] for columns in found}) != 1:
         raise RecipeError(
             "no such row" if not found else f"{len(found)} rows fit",
             value=row,
@@ -68,18 +71,24 @@ def _names(row: str, key: str, number: int) -> bool:
 
 
 def _parts(ids: list[int], columns: dict[str, Any], structure: Structure) -> list[Part]:
-    markers = {*structure.open_ids, *structure.close_ids}
+    markers = _places(ids, structure.open_ids) | _places(ids, structure.close_ids)
     parts = [Part.PROMPT] * columns["prompt_len"]
     close = columns["reasoning_end"]
-    inside = bool(structure.open_ids) and structure.thinking.value.startswith("opened")
+    inside = structure.thinking in (Thinking.OPENED_BY_PROMPT, Thinking.OPENED_BY_MODEL)
     for position in range(columns["prompt_len"], len(ids)):
         if position == len(ids) - 1 and columns["stop_id"] is not None:
             parts.append(Part.END)
-        elif ids[position] in markers:
+        elif position in markers:
             parts.append(Part.MARKER)
         else:
             parts.append(Part.REASONING if inside and (close is None or position < close) else Part.CONTENT)
     return parts
+
+
+def _places(ids: list[int], marker: tuple[int, ...]) -> set[int]:
+    """The positions of a marker of one id or several."""
+    starts = (i for i in range(len(ids)) if marker and tuple(ids[i : i + len(marker)]) == marker)
+    return {start + k for start in starts for k in range(len(marker))}
 
 
 def _texts(manifest: Manifest, ids: list[int]) -> list[str | None]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import sys
 import time
 from collections import defaultdict
 
+import pytest
 import yaml
 from prefect.settings import PREFECT_API_URL
 
@@ -67,3 +69,26 @@ async def test_five_kills_then_to_the_end(mill, fake_server) -> None:
     for asked in entries.values():
         for earlier in asked[:-1]:
             assert any(may_be_asked_again(earlier, killed_at) for killed_at in kills), earlier
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_stopped_run_ends_soon_aborts_what_is_in_flight_and_keeps_what_is_finished(
+    mill, fake_server, number: signal.Signals
+) -> None:
+    mill.prompts([f"prompt {n}" for n in range(12)])
+    async with fake_server(latency=Latency(first_s=1.0)) as fake:
+        mill.url = fake.url
+        recipe = mill.folder / "recipe.yaml"
+        recipe.write_text(yaml.safe_dump(mill.recipe(engine__in_flight=4).model_dump(mode="json")))
+        process = await run(str(recipe))
+        while len(fake.log) < 1 + 4 + 2:
+            await asyncio.sleep(0.01)
+        process.send_signal(number)
+        assert await asyncio.wait_for(process.wait(), 30) == 5
+        finished = sum(entry.status == 200 for entry in fake.log[1:])
+        assert fake.stats()["in_flight"] == 0, "nothing goes on for a client that has left"
+        before = len(fake.log)
+        assert await (await run(str(recipe))).wait() == 0
+        # Answers sent in the moment of the signal may not have been read any more.
+        assert 12 - finished <= len(fake.log) - before - 1 <= 12 - finished + 4
+    assert len(mill.rows()) == 12

@@ -231,9 +231,7 @@ def test_precedence_is_the_order_of_the_contract(structure_of: StructureOf, comp
 def test_a_chunk_is_judged_as_its_rows_are(structure_of: StructureOf, completion_of: CompletionOf) -> None:
     rows = [(output, said, reason) for thinking, output, said, reason, _ in ROWS if thinking is PROMPT]
     completions = [completion_of(TAIL[PROMPT], output, **said) for output, said, _ in rows]
-    verdicts = judge(
-        Answers.of_completions(completions), structure_of(PROMPT), on_truncated="keep", degenerate="auto"
-    )
+    verdicts = judge(Answers.of_completions(completions), structure_of(PROMPT), on_truncated="keep", degenerate="auto")
     assert [verdicts.reason(b) for b in range(len(rows))] == [reason for _, _, reason in rows]
     assert sum(verdicts.counts().values()) == len(rows) - verdicts.ok_B.sum()
     for b, completion in enumerate(completions):

@@ -1,0 +1,52 @@
+"""A row on its way through the pool, and what became of the rows of one call.
+
+Rows of one call of `Pool.ask` share an `Asked` and an event, which is set when
+the last of them is settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from draftmill.records import Completion, Failure, Row
+
+
+@dataclass(slots=True)
+class Asked:
+    """What became of the rows of one call of `ask`: each stands in exactly one list."""
+
+    completions: list[Completion] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    pending: list[Row] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.completions) + len(self.failures) + len(self.pending)
+
+
+@dataclass(order=True, slots=True)
+class Ticket:
+    """A row on its way; tickets are ordered by (chunk, number). `sent`: how often it reached a server; `tries`: how
+    often it was answered wrongly; `void`: nobody waits for it any more."""
+
+    order: tuple[int, int]
+    row: Row = field(compare=False)
+    asked: Asked = field(compare=False)
+    settled: asyncio.Event = field(compare=False)
+    num_rows: int = field(compare=False)
+    granted: bool = field(default=False, compare=False)
+    sent: int = field(default=0, compare=False)
+    tries: int = field(default=0, compare=False)
+    void: bool = field(default=False, compare=False)
+
+    def settle(self, result: Completion | Failure | None) -> None:
+        """The row's end, once: a completion, a failure, or None for pending."""
+        match result:
+            case Completion():
+                self.asked.completions.append(result)
+            case Failure():
+                self.asked.failures.append(result)
+            case None:
+                self.asked.pending.append(self.row)
+        if len(self.asked) == self.num_rows:
+            self.settled.set()

@@ -1,0 +1,169 @@
+"""The plan as objects: each chunk holds exactly its planned rows, and the numbers of the plan close."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftmill.arrays import ids_array
+from draftmill.dataset import completions
+from draftmill.dataset.chunks import _with_ids, plan_run
+from draftmill.dataset.plan import MISSING, chunks
+from draftmill.dataset.rejected import rejections_table
+from draftmill.dataset.schema import ROW, completions_table, rows_table, table_rows
+from draftmill.dataset.seal import Change, seal
+from draftmill.dataset.storage import Storage, open_storage
+from draftmill.recipe import Recipe, parse_recipe
+from draftmill.records import Completion, Reason, Rejection, Row
+
+NONE = frozenset[str]()
+
+
+def build_row(number: int) -> Row:
+    key = hashlib.sha256(str(number).encode()).hexdigest()
+    ids = ids_array("p", list(range(number % 5 + 1)))
+    return Row(key, 0, f"p{number}", str(number), "default", 0, ids, 64, f"m{number}", "prompts.jsonl")
+
+
+def recipe(**sampling: Any) -> Recipe:
+    data = {
+        "dataset": "unused",
+        "prompts": {"path": "unused"},
+        "model": {"name": "m", "context_length": 4096},
+        "sampling": {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 64, **sampling},
+        "chunk_rows": 3,
+    }
+    return parse_recipe(data, origin="the test")
+
+
+def slices_of(storage: Storage, rows: list[Row], sizes: list[int]) -> list[str]:
+    """The rows as rendered slices of these sizes; the last one takes the rest. Some may be empty."""
+    table, paths, start = rows_table(rows), [], 0
+    for size in [*sizes, len(rows)]:
+        part = table.slice(start, size)
+        paths.append(storage.put_table("prompts", part).path)
+        start += part.num_rows
+    return paths
+
+
+def same_rows(table: pa.Table, rows: list[Row]) -> bool:
+    return table.schema.equals(ROW) and table.equals(rows_table(rows))
+
+
+@given(data=st.data())
+@settings(max_examples=40)
+def test_each_chunk_holds_its_planned_rows_whatever_the_slices(data: st.DataObject) -> None:
+    rows = [build_row(number) for number in range(data.draw(st.integers(1, 30)))]
+    sizes = data.draw(st.lists(st.integers(0, 8), max_size=6))
+    chosen = sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1)))
+    attempts = data.draw(st.lists(st.integers(0, 3), min_size=len(chosen), max_size=len(chosen)))
+    missing = pa.table(
+        {"index": chosen, "attempt": attempts, "resumed": [False] * len(chosen), "part": [None] * len(chosen)},
+        schema=MISSING,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        storage = open_storage(folder)
+        slices = chunks(missing, data.draw(st.integers(1, 9)))
+        tables = list(_with_ids(storage, slices_of(storage, rows, sizes), slices))
+    planned = [replace(rows[index], attempt=attempt) for index, attempt in zip(chosen, attempts, strict=True)]
+    assert [table.num_rows for table in tables] == [part.num_rows for part in slices]
+    assert same_rows(pa.concat_tables(tables).combine_chunks(), planned)
+
+
+def plan_of(storage: Storage, paths: list[str], **options: Any) -> dict[str, Any]:
+    settings = {"rejected": [], "again": NONE} | options
+    return plan_run(storage, settings.pop("recipe", recipe()), rows=paths, **settings)
+
+
+def rows_in(storage: Storage, plan: dict[str, Any]) -> list[Row]:
+    return [row for chunk in plan["chunks"] for row in table_rows(storage.read_table(chunk["rows"]["path"]))]
+
+
+def closes(plan: dict[str, Any]) -> bool:
+    places = ("kept", "held", "num_rejected", "resumed", "to_ask")
+    return bool(plan["planned"] == sum(plan[place] for place in places))
+
+
+def test_a_first_run_plans_all_rows_in_source_order(storage: Storage) -> None:
+    rows = [build_row(number) for number in range(8)]
+    plan = plan_of(storage, slices_of(storage, rows, [3, 3]))
+    assert [(chunk["number"], chunk["total"], chunk["num_rows"]) for chunk in plan["chunks"]] == [
+        (1, 3, 3),
+        (2, 3, 3),
+        (3, 3, 2),
+    ]
+    assert [row.row_key for row in rows_in(storage, plan)] == [row.row_key for row in rows]
+    assert (plan["planned"], plan["to_ask"], plan["manifest"], plan["rejected"]) == (8, 8, 0, None)
+    assert closes(plan)
+
+
+def test_the_same_rows_make_the_same_objects_however_they_are_sliced(storage: Storage) -> None:
+    rows = [build_row(number) for number in range(8)]
+    first = plan_of(storage, slices_of(storage, rows, [3, 3]))
+    again = plan_of(storage, slices_of(storage, rows, [1, 6]))
+    assert [chunk["rows"] for chunk in first["chunks"]] == [chunk["rows"] for chunk in again["chunks"]]
+
+
+def test_stored_and_finished_rows_are_not_asked(
+    storage: Storage, stored_rows: Callable[..., pa.Table], completion: Callable[..., Completion]
+) -> None:
+    rows = [build_row(number) for number in range(4)]
+    kept = stored_rows({"key": "kept"})
+    kept = kept.set_column(0, "row_key", pa.array([rows[0].row_key]))
+    seal(storage, Change(good=[storage.put_table("shards", kept)]))
+    finished = completions_table([Completion(rows[2], completion("x").answer)])
+    part = storage.put_table(completions.FOLDER, finished)
+    plan = plan_of(storage, slices_of(storage, rows, []))
+    assert (plan["kept"], plan["resumed"], plan["to_ask"], plan["manifest"]) == (1, 1, 2, 1)
+    assert [row.row_key for row in rows_in(storage, plan)] == [row.row_key for row in rows[1:]]
+    assert [(chunk["resumed"], chunk["parts"]) for chunk in plan["chunks"]] == [(1, [part.path])]
+    assert closes(plan)
+
+
+def test_a_duplicate_is_rejected_once_and_names_the_first(storage: Storage) -> None:
+    first = build_row(1)
+    rows = [first, build_row(2), replace(first, prompt_id="again"), replace(first, prompt_id="and again")]
+    plan = plan_of(storage, slices_of(storage, rows, [2]))
+    rejected = storage.read_table(plan["rejected"]["path"]).to_pylist()
+    assert [(row["reason"], row["prompt_id"]) for row in rejected] == [
+        ("duplicate", "again"),
+        ("duplicate", "and again"),
+    ]
+    assert all("prompts.jsonl (1)" in row["detail"] for row in rejected)
+    assert (plan["planned"], plan["num_rejected"], plan["to_ask"]) == (4, 2, 2)
+    assert closes(plan)
+
+
+def test_a_rejected_prompt_stands_for_all_its_samples_and_a_duplicate_for_itself(storage: Storage) -> None:
+    rows = [build_row(1), replace(build_row(1), prompt_id="again")]
+    bad = [
+        Rejection(Reason.PROMPT_INVALID, "no messages", "a", "prompts.jsonl", 7),
+        Rejection(Reason.PROMPT_TOO_LONG, "9000 ids", "b", "prompts.jsonl", None),
+    ]
+    path = storage.put_table("prompts", rejections_table(bad)).path
+    plan = plan_of(storage, slices_of(storage, rows, []), rejected=[path], recipe=recipe(samples=4))
+    assert plan["rejected_reasons"] == {"duplicate": 1, "prompt_invalid": 4, "prompt_too_long": 4}
+    assert plan["num_rejected"] == 9
+    assert storage.read_table(plan["rejected"]["path"]).num_rows == 3
+    assert closes(plan)
+
+
+def test_a_plan_without_work_has_no_chunks(storage: Storage, stored_rows: Callable[..., pa.Table]) -> None:
+    row = build_row(0)
+    kept = stored_rows({"key": "kept"}).set_column(0, "row_key", pa.array([row.row_key]))
+    seal(storage, Change(good=[storage.put_table("shards", kept)]))
+    plan = plan_of(storage, slices_of(storage, [row], []))
+    assert (plan["chunks"], plan["to_ask"], plan["kept"]) == ([], 0, 1)
+
+
+def test_a_damaged_slice_is_not_planned_from(storage: Storage) -> None:
+    with pytest.raises(FileNotFoundError):
+        plan_of(storage, ["prompts/gone.parquet"])

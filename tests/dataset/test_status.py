@@ -1,0 +1,92 @@
+"""`draftmill status`: manifests, reasons, rejected prompts, and what is generated but not sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from draftmill.dataset import completions
+from draftmill.dataset.rejected import rejections_table
+from draftmill.dataset.schema import completions_table
+from draftmill.dataset.seal import Change, seal
+from draftmill.dataset.status import REJECTED_SHOWN, dataset_status
+from draftmill.dataset.storage import Storage
+from draftmill.errors import DatasetError, RecipeError
+from draftmill.records import Completion, Reason, Rejection
+
+Rows = Callable[..., pa.Table]
+
+
+def test_a_path_without_a_dataset_is_refused(storage: Storage) -> None:
+    with pytest.raises(RecipeError) as refused:
+        dataset_status(storage.url)
+    assert refused.value.value == storage.url
+    assert "draftmill run" in refused.value.remedy
+
+
+def test_an_unfinished_first_run_is_a_dataset(storage: Storage, completion: Callable[..., Completion]) -> None:
+    storage.put_table(completions.FOLDER, completions_table([completion("a"), completion("b")]))
+    status = dataset_status(storage.url)
+    assert (status.manifests, status.unfinished, status.reasons) == ([], 2, {})
+
+
+def test_each_manifest_in_a_line_and_the_newest_ones_reasons(storage: Storage, stored_rows: Rows) -> None:
+    seal(storage, Change(good=[storage.put_table("shards", stored_rows({"key": "a"}))]))
+    seal(
+        storage,
+        Change(
+            good=[storage.put_table("shards", stored_rows({"key": "b"}))],
+            bad=[
+                storage.put_table("quarantine", stored_rows({"key": "c"}, {"key": "d"}, reason="degenerate")),
+                storage.put_table("quarantine", stored_rows({"key": "e"}, reason="aborted")),
+            ],
+            failed=[{"row_key": "k", "prompt_id": "f", "source": "s", "detail": "HTTP 500"}],
+        ),
+    )
+    status = dataset_status(storage.url)
+    assert [(v.version, v.good_rows, v.quarantined_rows) for v in status.manifests] == [(1, 1, 0), (2, 2, 3)]
+    assert status.reasons == {"aborted": 1, "degenerate": 2}
+    assert status.failed[0]["detail"] == "HTTP 500"
+    assert status.to_json()["manifests"][1]["version"] == 2
+
+
+def test_rejected_prompts_are_counted_and_the_first_ones_shown(storage: Storage, stored_rows: Rows) -> None:
+    rejections = [Rejection(Reason.PROMPT_INVALID, "no", str(n), "prompts.jsonl", n) for n in range(REJECTED_SHOWN + 5)]
+    seal(
+        storage,
+        Change(
+            good=[storage.put_table("shards", stored_rows({"key": "a"}))],
+            rejected=[storage.put_table("rejected", rejections_table(rejections))],
+        ),
+    )
+    status = dataset_status(storage.url)
+    assert status.rejected == {"prompt_invalid": REJECTED_SHOWN + 5}
+    assert [row["line"] for row in status.rejected_prompts] == list(range(REJECTED_SHOWN))
+
+
+def test_sealed_rows_and_second_copies_are_not_unfinished(
+    storage: Storage, stored_rows: Rows, completion: Callable[..., Completion]
+) -> None:
+    storage.put_table(completions.FOLDER, completions_table([completion("a"), completion("b")]))
+    storage.put_table(completions.FOLDER, completions_table([completion("b"), completion("c"), completion("a", 1)]))
+    seal(storage, Change(good=[storage.put_table("shards", stored_rows({"key": "a"}))]))
+    assert dataset_status(storage.url).unfinished == 3  # b, c, and a's next attempt
+
+
+@pytest.mark.parametrize("kind", ["shards", "quarantine", "rejected"])
+def test_a_missing_object_is_named(storage: Storage, stored_rows: Rows, kind: str) -> None:
+    manifest = seal(
+        storage,
+        Change(
+            good=[storage.put_table("shards", stored_rows({"key": "a"}))],
+            bad=[storage.put_table("quarantine", stored_rows({"key": "b"}, reason="aborted"))],
+            rejected=[storage.put_table("rejected", rejections_table([]))],
+        ),
+    ).manifest
+    path = getattr(manifest, kind)[0].path
+    storage.remove(path)
+    with pytest.raises(DatasetError) as refused:
+        dataset_status(storage.url)
+    assert refused.value.value == path

@@ -1,0 +1,164 @@
+"""A pool on fake servers: small prompts, a journal that is a list, pauses a thousand times shorter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from draftmill.arrays import ids_array
+from draftmill.engines import sglang
+from draftmill.errors import DatasetError
+from draftmill.generation import retry
+from draftmill.generation.http import open_http
+from draftmill.generation.pool import Pool
+from draftmill.progress import Rows, listening
+from draftmill.recipe import Recipe, parse_recipe
+from draftmill.records import Completion, Reason, Row
+from draftmill.serving.facade import Flight
+from draftmill.serving.fake import FakeServer
+
+
+class Kept:
+    """A keeper that lists; `full_after`: its disk is full then."""
+
+    def __init__(self) -> None:
+        self.completions: list[Completion] = []
+        self.full_after: int | None = None
+
+    def put(self, completion: Completion) -> None:
+        if self.full_after is not None and len(self.completions) >= self.full_after:
+            raise DatasetError("the journal cannot be used", value="disk full", expected="room", remedy="make room")
+        self.completions.append(completion)
+
+    @property
+    def keys(self) -> list[str]:
+        return [completion.row.row_key for completion in self.completions]
+
+
+class GatedServer(FakeServer):
+    """Answers a request only when `let` through, in the order of arrival."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._gate = asyncio.Semaphore(0)
+
+    def let(self, number: int) -> None:
+        for _ in range(number):
+            self._gate.release()
+
+    async def generate(self, flight: Flight) -> Any:
+        await self._gate.acquire()
+        return await super().generate(flight)
+
+
+class Heard:
+    """A progress listener that remembers."""
+
+    def __init__(self) -> None:
+        self.waits: list[str] = []
+        self.seen: list[Rows] = []
+
+    def stage(self, text: str) -> None: ...
+
+    def wait(self, text: str) -> None:
+        self.waits.append(text)
+
+    def rows(self, rows: Rows) -> None:
+        self.seen.append(rows)
+
+
+def build_recipe(urls: Sequence[str], *, breaker: Any = "off", **engine: Any) -> Recipe:
+    data = {
+        "dataset": "unused",
+        "prompts": {"path": "unused"},
+        "model": {"name": "fake-model", "context_length": 8192},
+        "sampling": {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 100},
+        "engine": {"urls": list(urls), "in_flight": 4, "retries": 2, "wait_s": 0, **engine},
+        "breaker": breaker,
+    }
+    return parse_recipe(data, origin="the test")
+
+
+def build_rows(number: int, first: int = 0) -> list[Row]:
+    """Rows with a prompt of their own each: [n, n + 1, n + 2] from 1000."""
+    return [
+        Row(f"{n:064x}", 0, f"p{n}", str(n), "default", 0, ids_array("p", [1000 + n, 1001 + n, 7]), 100, None, "s")
+        for n in range(first, first + number)
+    ]
+
+
+class Run:
+    """An open pool with what the test needs to see of it."""
+
+    def __init__(self, pool: Pool, kept: Kept, heard: Heard, aborted: list[str]) -> None:
+        self.pool, self.kept, self.heard, self.aborted = pool, kept, heard, aborted
+
+
+@contextlib.asynccontextmanager
+async def open_run(
+    *urls: str,
+    judge: Callable[[Completion], Reason | None] = lambda completion: None,
+    num_rows: int = 0,
+    **settings: Any,
+) -> AsyncIterator[Run]:
+    recipe, kept, heard = build_recipe(urls, **settings), Kept(), Heard()
+    aborted: list[str] = []
+
+    async def abort(http: Any, url: str, rid: str) -> None:
+        aborted.append(rid)
+        await sglang.abort(http, url, rid)
+
+    protocol: Any = SimpleNamespace(payload=sglang.payload, read=sglang.read, GENERATE=sglang.GENERATE, abort=abort)
+    with listening(heard):
+        async with open_http(recipe.engine) as http:
+            async with Pool(
+                recipe,
+                protocol=protocol,
+                http=http,
+                engines=dict.fromkeys(urls, "sglang 0.5.23"),
+                keeper=kept,
+                judge=judge,
+                num_rows=num_rows,
+            ) as pool:
+                yield Run(pool, kept, heard, aborted)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for what other tasks do; a test that waits in vain ends by its own timeout."""
+    while not condition():
+        await asyncio.sleep(0.002)
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+
+
+@pytest.fixture(scope="session")
+def a_run() -> Any:
+    return open_run
+
+
+@pytest.fixture(scope="session")
+def rows_of() -> Callable[..., list[Row]]:
+    return build_rows
+
+
+@pytest.fixture(scope="session")
+def wait_until() -> Any:
+    return until
+
+
+@pytest.fixture(scope="session")
+def gated_server() -> type[GatedServer]:
+    return GatedServer
+
+
+@pytest.fixture(scope="session")
+def recipe_of() -> Callable[..., Recipe]:
+    return build_recipe
