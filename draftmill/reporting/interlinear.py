@@ -15,8 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
 from draftmill.reporting.plain_text import plain
-from draftmill.reporting.row_parts import Piece
-from draftmill.reporting.terminal import STYLES
+from draftmill.reporting.row_parts import STYLES, Piece
 
 GAP = 2
 """Columns between two ids."""

@@ -16,6 +16,16 @@ class Part(StrEnum):
     END = "end"
 
 
+STYLES = {
+    Part.PROMPT: "dim",
+    Part.MARKER: "bold magenta",
+    Part.REASONING: "cyan",
+    Part.CONTENT: "green",
+    Part.END: "bold red",
+}
+"""How a terminal colours them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One id: its part, and its text when the tokenizer is at hand."""

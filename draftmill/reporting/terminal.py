@@ -15,8 +15,9 @@ from rich.text import Text
 from draftmill import progress
 from draftmill.errors import DraftmillError
 from draftmill.reporting.bar import BarListener
+from draftmill.reporting.interlinear import Interlinear
 from draftmill.reporting.plain_text import plain
-from draftmill.reporting.row_parts import Part
+from draftmill.reporting.row_parts import STYLES, Part
 
 if TYPE_CHECKING:  # `--help` answers without pyarrow and transformers
     from draftmill.dataset.status import Status
@@ -26,14 +27,6 @@ if TYPE_CHECKING:  # `--help` answers without pyarrow and transformers
 
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 err = Console(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=True)
-
-STYLES = {
-    Part.PROMPT: "dim",
-    Part.MARKER: "bold magenta",
-    Part.REASONING: "cyan",
-    Part.CONTENT: "green",
-    Part.END: "bold red",
-}
 
 
 def say(text: str) -> None:
@@ -135,12 +128,7 @@ def print_row(view: RowView) -> None:
     for part in Part:
         legend.append(f" {part.value} ", style=STYLES[part])
     out.print(legend)
-    ids = Text()
-    for piece in view.pieces:
-        text = "" if piece.text is None else f":{plain(piece.text)}"
-        ids.append(f"{piece.id}{text}", style=STYLES[piece.part])
-        ids.append(" ")
-    out.print(ids)
+    out.print(Interlinear(view.pieces), soft_wrap=False)
 
 
 def print_verification(verification: Verification, *, as_json: bool) -> None:

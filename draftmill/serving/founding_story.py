@@ -17,8 +17,7 @@ from rich.text import Text
 
 from draftmill.reporting.interlinear import Interlinear, shown
 from draftmill.reporting.plain_text import plain
-from draftmill.reporting.row_parts import Part, Piece
-from draftmill.reporting.terminal import STYLES
+from draftmill.reporting.row_parts import STYLES, Part, Piece
 from draftmill.serving import retokenized
 from draftmill.serving.kimi_case import END_OF_TURN, END_THINK, QUESTION, THINK, Corruption, Exchange, KimiCase
 

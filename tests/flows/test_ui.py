@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas import FlowRun, TaskRun
 from prefect.client.schemas.filters import (
@@ -26,8 +28,14 @@ async def newest_run(client: PrefectClient) -> FlowRun:
 
 
 async def task_runs(client: PrefectClient, run: FlowRun) -> list[TaskRun]:
+    """The run's tasks once all have ended: the server learns of them through events, a moment later."""
     of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
-    return await client.read_task_runs(flow_run_filter=of_run)
+    while True:
+        tasks = await client.read_task_runs(flow_run_filter=of_run)
+        reported = any(task.name == "report the numbers" for task in tasks)
+        if reported and all(task.state is not None and task.state.is_final() for task in tasks):
+            return tasks
+        await asyncio.sleep(0.2)
 
 
 async def test_names_say_what_and_artifacts_hold_the_numbers(mill, fake_server) -> None:
