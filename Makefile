@@ -3,8 +3,10 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Another name whenever what is installed must change.
-READY  := $(VENV)/.ready-$(shell cat pyproject.toml requirements.lock infra/setup.sh | cksum | tr ' ' '-')
+# Other names whenever what is installed must change.
+SUM    := $(shell cat pyproject.toml requirements.lock infra/setup.sh | cksum | tr ' ' '-')
+READY  := $(VENV)/.ready-$(SUM)
+DEV    := $(VENV)/.dev-$(SUM)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-reasoning test lint types layers unit lock clean
@@ -12,13 +14,17 @@ READY  := $(VENV)/.ready-$(shell cat pyproject.toml requirements.lock infra/setu
 help: ## these lines
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
 
-setup: $(READY) ## .venv with everything pinned (uv where it is on the PATH, else venv and pip)
+setup: $(DEV) ## .venv with everything pinned (uv where it is on the PATH, else venv and pip)
 
 $(READY):
-	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh infra/setup.sh
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh infra/setup.sh embedded
 	@touch $@
 
-demo: setup ## 48 prompts to a sealed dataset with a real model, no GPU (DEMO_PROMPTS=8 for fewer)
+$(DEV): $(READY)
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh infra/setup.sh embedded,dev
+	@touch $@
+
+demo: $(READY) ## 48 prompts to a sealed dataset with a real model, no GPU (DEMO_PROMPTS=8 for fewer)
 	@BIN="$(BIN)" sh infra/demo.sh
 
 demo-reasoning: setup ## the founding case on the terminal: why ids, and how each corruption is caught

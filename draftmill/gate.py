@@ -149,10 +149,19 @@ def self_description(report: ServerReport, recipe: Recipe) -> Sequence[Check]:
             report,
             "KV pool",
             not isinstance(pool, int) or pool >= recipe.model.context_length,
-            level=Level.WARN,
             seen=f"{pool} tokens",
             expected=f"at least {recipe.model.context_length}",
-            remedy="long rows may be cut by the server before their budget: give the server more KV memory",
+            remedy="rows would be cut below their budget in silence, and asked again every night: give the server more "
+            "KV memory, or lower model.context_length",
+        ),
+        _check(
+            report,
+            "engine",
+            not report.facts.get("notes"),
+            level=Level.WARN,
+            seen=str(report.facts.get("notes") or report.engine),
+            expected="an inference server",
+            remedy="good for trying things out; its answers are no training data",
         ),
         _check(
             report,

@@ -47,6 +47,9 @@ def _no_boolean(value: Any) -> Any:
 def _no_credentials(value: str) -> str:
     if "://" in value and "@" in urlsplit(value).netloc:
         raise ValueError("a URL must not carry credentials: it is stored with the dataset")
+    # In s3:// and in folders a question mark is a glob; in http it begins a query, which may be a signature.
+    if value.startswith(("http://", "https://")) and urlsplit(value).query:
+        raise ValueError("a URL must not carry a query, which may be a signature: it is stored with the dataset")
     return value
 
 
@@ -164,6 +167,8 @@ class Engine(_Part):
                 )
             if parts.username or parts.password:
                 raise ValueError("an engine's URL must not carry credentials; use api_key_env")
+            if parts.query or parts.fragment:
+                raise ValueError("an engine's URL must not carry a query: it is stored with the dataset")
         return [url.rstrip("/") for url in urls]
 
 
@@ -349,10 +354,17 @@ def assign(data: dict[str, Any], assignment: str) -> None:
 
 
 def anchored(recipe: Recipe) -> Recipe:
-    """The same recipe with local paths made absolute, so that it means the same wherever it is run again."""
+    """The same recipe with local paths absolute and "today" a day, so that it means the same wherever it runs again."""
     prompts = recipe.prompts.model_copy(update={"path": [_absolute(path) for path in recipe.prompts.paths]})
-    template = recipe.model.chat_template and _absolute(recipe.model.chat_template)
-    model = recipe.model.model_copy(update={"chat_template": template})
+    model = recipe.model
+    folder = model.tokenizer if model.tokenizer and Path(model.tokenizer).expanduser().is_dir() else None
+    model = model.model_copy(
+        update={
+            "chat_template": model.chat_template and _absolute(model.chat_template),
+            "tokenizer": _absolute(folder) if folder else model.tokenizer,
+            "date": dt.date.today() if model.date == "today" else model.date,
+        }
+    )
     return recipe.model_copy(update={"dataset": _absolute(recipe.dataset), "prompts": prompts, "model": model})
 
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+
+import aiohttp
 
 from draftmill import plugins
 from draftmill.dataset import completions
 from draftmill.dataset.journal import Journal, journal_path
 from draftmill.dataset.storage import Storage, open_storage
-from draftmill.errors import DraftmillError
+from draftmill.errors import DatasetError
 from draftmill.generation.http import open_http
 from draftmill.generation.pool import Pool
 from draftmill.judging.judge import judge_one
@@ -34,10 +36,15 @@ log = logging.getLogger("draftmill.workspace")
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A dataset and this machine's journal of it."""
+    """A dataset and this machine's journal of it; a plan has none."""
 
     storage: Storage
-    journal: Journal
+    held: Journal | None
+
+    @property
+    def journal(self) -> Journal:
+        assert self.held is not None, "only a run that holds the journal may write to it"
+        return self.held
 
 
 _WORKSPACE: ContextVar[Workspace] = ContextVar("draftmill_workspace")
@@ -63,11 +70,27 @@ async def open_workspace(dataset: str) -> AsyncIterator[Workspace]:
     storage = open_storage(dataset)
     with Journal(journal_path(dataset)) as journal:
         await asyncio.to_thread(completions.upload, storage, journal)
-        token = _WORKSPACE.set(Workspace(storage, journal))
-        try:
-            yield _WORKSPACE.get()
-        finally:
-            _WORKSPACE.reset(token)
+        with _set(Workspace(storage, journal)) as space:
+            yield space
+
+
+@contextlib.asynccontextmanager
+async def open_for_plan(dataset: str) -> AsyncIterator[Workspace]:
+    """The dataset without its journal, also while a run holds that: its last minute then counts as to be asked."""
+    storage = open_storage(dataset)
+    with contextlib.suppress(DatasetError), Journal(journal_path(dataset)) as journal:
+        await asyncio.to_thread(completions.upload, storage, journal)
+    with _set(Workspace(storage, None)) as space:
+        yield space
+
+
+@contextlib.contextmanager
+def _set(space: Workspace) -> Iterator[Workspace]:
+    token = _WORKSPACE.set(space)
+    try:
+        yield space
+    finally:
+        _WORKSPACE.reset(token)
 
 
 @contextlib.asynccontextmanager
@@ -76,14 +99,15 @@ async def open_pool(
 ) -> AsyncIterator[Pool]:
     """The pool on the recipe's servers; meanwhile the journal's tail goes to the dataset every PART_EVERY_S.
 
-    `engines`: each URL's engine and version, as the gate reported it.
+    `engines`: each URL's engine and version, as the gate reported it; empty when nothing is to be asked, and then
+    neither a server nor its key is needed.
     """
     space = workspace()
 
     def judge(completion: Completion) -> Reason | None:
         return judge_one(completion, structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate).reason
 
-    async with open_http(recipe.engine) as http:
+    async with open_http(recipe.engine) if engines else aiohttp.ClientSession() as http:
         async with Pool(
             recipe,
             protocol=plugins.load("engines", recipe.engine.kind),
@@ -114,6 +138,6 @@ async def _upload_parts(space: Workspace) -> None:
             await asyncio.wait([upload])
             upload.exception()
             raise
-        except DraftmillError as error:
-            # The rows are safe in the journal; the next round, or the next run, uploads them.
+        except Exception as error:
+            # Whatever it was: the rows are safe in the journal; the next round, or the next run, uploads them.
             log.warning("completions could not be uploaded and stay in the journal: %s", error)

@@ -9,15 +9,15 @@ from typing import Any
 from prefect import State, flow
 from prefect.runtime import flow_run
 
-from draftmill.recipe import Recipe
+from draftmill.recipe import Recipe, anchored
 from draftmill.rendering.prepare import prepare
-from draftmill.reporting.summary import planned_summary
-from draftmill.workspace import open_workspace
+from draftmill.reporting.summary import Summary, planned_summary
+from draftmill.workspace import open_for_plan, open_workspace
 from tasks.chunks import run_chunks
 from tasks.gate import gate
 from tasks.load import load
 from tasks.plan import plan
-from tasks.report import report
+from tasks.report import report, report_plan
 from tasks.seal import seal
 from tasks.tokenize_prompts import tokenize_prompts
 
@@ -39,22 +39,30 @@ async def refresh(recipe: Recipe, plan_only: bool = False, again: list[str] | No
         plan_only: Stop before anything is generated.
         again: Reason codes whose quarantined rows are asked once more.
     """
-    async with open_workspace(recipe.dataset):
-        return await refresh_stages(recipe, plan_only=plan_only, again=again or [])
+    recipe = anchored(recipe)
+    async with open_for_plan(recipe.dataset) if plan_only else open_workspace(recipe.dataset):
+        return await refresh_stages(recipe, await load(recipe), plan_only=plan_only, again=again or [])
 
 
-async def refresh_stages(recipe: Recipe, *, plan_only: bool = False, again: list[str], rejudged: int = 0) -> State[Any]:
-    """The stages in an open workspace; `rejudged`: rows that a rerun has moved before."""
+async def refresh_stages(
+    recipe: Recipe,
+    loaded: dict[str, Any],
+    *,
+    again: list[str],
+    plan_only: bool = False,
+    rejudged: Summary | None = None,
+) -> State[Any]:
+    """The stages behind load, in an open workspace; `rejudged`: what a rerun has done before."""
     started_s = time.monotonic()
-    loaded = await load(recipe)
     prepared = await asyncio.to_thread(prepare, recipe)
     rendered = await tokenize_prompts(loaded, recipe, prepared.renders)
     planned = await plan(loaded, rendered, recipe, again)
     if plan_only:
-        return await report(planned_summary(recipe.dataset, planned))
+        return report_plan(planned_summary(recipe.dataset, planned))
     passed = await gate(recipe) if planned["to_ask"] else NO_GATE
     outcome = await run_chunks(planned, passed, recipe, prepared)
     summary = await seal(planned, passed, outcome, recipe, prepared)
-    summary.rows["rejudged"] = rejudged
     summary.seconds = time.monotonic() - started_s
+    if rejudged:
+        summary.add(rejudged)
     return await report(summary, outcome)

@@ -10,10 +10,12 @@ from prefect import State, flow
 from prefect.runtime import flow_run
 
 from draftmill.dataset.manifest import newest
-from draftmill.recipe import Recipe
+from draftmill.dataset.status import no_dataset
+from draftmill.recipe import Recipe, anchored
 from draftmill.rendering.prepare import prepare
 from draftmill.workspace import open_workspace
 from flows.refresh import refresh_stages
+from tasks.load import load
 from tasks.rejudge import rejudge
 from tasks.report import report
 
@@ -33,12 +35,16 @@ async def rerun(recipe: Recipe, generate: bool = False, reasons: list[str] | Non
         reasons: Reason codes; their rows are asked once more, as a new attempt.
     """
     started_s = time.monotonic()
+    recipe = anchored(recipe)
     async with open_workspace(recipe.dataset) as space:
+        # The source first: a rerun that cannot go on to the end has not yet sealed half of it.
+        loaded = await load(recipe) if generate else {}
         prepared = await asyncio.to_thread(prepare, recipe)
         manifest = await asyncio.to_thread(newest, space.storage)
-        assert manifest is not None, "a rerun starts from a manifest's recipe"
+        if manifest is None:
+            raise no_dataset(recipe.dataset)
         summary = await rejudge(manifest, recipe, prepared)
         if generate:
-            return await refresh_stages(recipe, again=reasons or [], rejudged=summary.rows["rejudged"])
+            return await refresh_stages(recipe, loaded, again=reasons or [], rejudged=summary)
         summary.seconds = time.monotonic() - started_s
         return await report(summary)

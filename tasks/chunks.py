@@ -8,6 +8,7 @@ what its chunk got; what it did not get stays for the next run.
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +18,13 @@ from draftmill.errors import DraftmillError
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.rendering.prepare import Prepared
-from draftmill.workspace import open_pool, pool
+from draftmill.workspace import open_pool, pool, workspace
 from tasks.generate import generate
 from tasks.receipts import Receipt, run
 from tasks.upload import upload
 from tasks.validate import validate
+
+log = logging.getLogger("draftmill.chunks")
 
 
 @dataclass(slots=True)
@@ -29,6 +32,7 @@ class ChunkOutcome:
     """One chain: its receipts as far as it came; `error` is what ended it early."""
 
     chunk: Receipt
+    opened: bool = False
     cached: bool = False
     generated: Receipt | None = None
     validated: Receipt | None = None
@@ -53,25 +57,36 @@ async def run_chunks(plan: Receipt, gate: Receipt, recipe: Recipe, prepared: Pre
     listener().stage(f"generating {plan['to_ask']} rows ({plan['resumed']} more are finished already)")
     structure = prepared.structure.to_json()
     async with open_pool(recipe, prepared.structure, gate["engines"], plan["to_ask"]) as pool:
-        chains = [_chain(chunk, structure, recipe) for chunk in plan["chunks"]]
-        outcomes = await asyncio.gather(*chains)
+        outcomes = [ChunkOutcome(chunk) for chunk in plan["chunks"]]
+        await asyncio.gather(*(_guarded(outcome, structure, recipe) for outcome in outcomes))
+        if doubled := workspace().journal.duplicates:
+            listener().stage(f"{doubled} rows were answered twice; the first answers count")
         return RunOutcome(outcomes, pool.counts.requests, pool.counts.retries, pool.stopped)
 
 
-async def _chain(chunk: Receipt, structure: dict[str, Any], recipe: Recipe) -> ChunkOutcome:
-    outcome = ChunkOutcome(chunk)
+async def _guarded(outcome: ChunkOutcome, structure: dict[str, Any], recipe: Recipe) -> None:
+    """A chain whose error is its own: the others go on and are sealed; the flow ends with it."""
+    try:
+        await _chain(outcome, structure, recipe)
+    except Exception as error:
+        log.exception("chunk %d ended early", outcome.chunk["number"])
+        outcome.error = error
+
+
+async def _chain(outcome: ChunkOutcome, structure: dict[str, Any], recipe: Recipe) -> None:
+    chunk = outcome.chunk
     async with pool().opened(chunk["number"], chunk["num_rows"] - chunk["resumed"]):
         if pool().stopped:
-            return outcome
+            return
+        outcome.opened = True
         state = await run(generate, chunk)
     outcome.cached = state.name == "Cached"
     outcome.generated = await _receipt(state, outcome)
     if outcome.generated is None or outcome.generated["completions"] is None:
-        return outcome
+        return
     outcome.validated = await _receipt(await run(validate, chunk, outcome.generated, structure, recipe), outcome)
     if outcome.validated is not None:
         outcome.uploaded = await _receipt(await run(upload, chunk, outcome.generated, outcome.validated), outcome)
-    return outcome
 
 
 async def _receipt(state: State[Any], outcome: ChunkOutcome) -> Receipt | None:

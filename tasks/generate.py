@@ -8,6 +8,7 @@ that, nothing is cached, and a retry asks only for what is missing.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from prefect import State
@@ -31,6 +32,7 @@ Key = tuple[str, int]
     run_name="generate chunk {chunk[number]} of {chunk[total]}",
     version=1,
     key=lambda p: p["chunk"]["rows"]["sha256"],
+    gives={"completions", "generated", "resumed", "failed", "pending", "tokens", "failures"},
 )
 async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
     """`{completions: reference or None, generated, resumed, failed, pending, tokens, failures}`."""
@@ -51,8 +53,15 @@ def _key(row: Row) -> Key:
 
 def _known(space: Workspace, rows: list[Row], parts: list[str]) -> dict[Key, Completion]:
     keys = [_key(row) for row in rows]
+    there = [part for part in parts if space.storage.exists(part)]
     # Parts first: of two completions for one request the first wins, and the journal is the tail.
-    return space.journal.find(keys) | read_completions(space.storage, parts, keys)
+    found = space.journal.find(keys) | read_completions(space.storage, there, keys)
+    return {_key(row): _of(row, found[_key(row)]) for row in rows if _key(row) in found}
+
+
+def _of(row: Row, completion: Completion) -> Completion:
+    """A stored answer as this run's row: the same ids and the budget it had, today's place in the source."""
+    return replace(completion, row=replace(row, max_new_tokens=completion.row.max_new_tokens))
 
 
 def _store(space: Workspace, rows: list[Row], known: dict[Key, Completion], asked: Asked) -> Receipt:

@@ -26,7 +26,13 @@ async def load(recipe: Recipe) -> Receipt:
     return await result(load_prompt_files, recipe, await asyncio.to_thread(source_digest, recipe.prompts))
 
 
-@stage(name="load", run_name="load prompts", version=1, key=lambda p: p["source"])
+@stage(
+    name="load",
+    run_name="load prompts",
+    version=1,
+    key=lambda p: p["source"],
+    gives={"slices", "rejected", "prompts", "num_rejected", "files"},
+)
 async def load_prompt_files(recipe: Recipe, source: str) -> Receipt:
     """The task. `source`: digest of the files and of the fields of `prompts`."""
     loaded = await asyncio.to_thread(load_prompts, recipe.prompts)

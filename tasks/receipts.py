@@ -13,15 +13,14 @@ Prefect's own retries are off: what may be retried is decided once, per row, in
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 from prefect import State, Task, task
 
+from draftmill.dataset.journal import state_folder
 from draftmill.dataset.manifest import ObjectRef
 from draftmill.dataset.schema import FORMAT
 from draftmill.identity import digest
@@ -31,18 +30,23 @@ Receipt = dict[str, Any]
 
 
 def _receipts_folder() -> Path:
-    # Absolute: a relative one would resolve against each process's own folder.
-    base = os.environ.get("DRAFTMILL_STATE") or platformdirs.user_state_path("draftmill")
-    return Path(base).expanduser().absolute() / "receipts"
+    return state_folder() / "receipts"
+
+
+_GIVES: dict[str, frozenset[str]] = {}
+"""The keys of each stage's receipt, by the stage's name."""
 
 
 def stage(
-    *, name: str, run_name: str, version: int, key: Callable[[dict[str, Any]], object]
+    *, name: str, run_name: str, version: int, key: Callable[[dict[str, Any]], object], gives: set[str]
 ) -> Callable[[Callable[..., Awaitable[Any]]], Task[..., Any]]:
     """A cached stage. `key` makes, of the task's parameters, the JSON that decides about equality.
 
-    Raise `version` when the stage's code would give another receipt for the same input.
+    `gives`: the keys of its receipt; a stored one with others is no receipt of
+    ours. Raise `version` when the stage's code would give another receipt for
+    the same input.
     """
+    _GIVES[name] = frozenset(gives)
 
     def cache_key(_: object, parameters: dict[str, Any]) -> str:
         content = {"dataset": workspace().storage.url, "format": FORMAT, "key": key(parameters)}
@@ -61,7 +65,7 @@ def stage(
 async def run(stage: Task[..., Any], *arguments: Any) -> State[Any]:
     """The stage's state: Cached when a receipt holds, else from running it (again)."""
     state: State[Any] = await stage(*arguments, return_state=True)
-    if state.name == "Cached" and not await asyncio.to_thread(_holds, await state.aresult()):
+    if state.name == "Cached" and not await asyncio.to_thread(_holds, stage.name, await state.aresult()):
         state = await stage.with_options(refresh_cache=True)(*arguments, return_state=True)
     return state
 
@@ -86,8 +90,10 @@ def references(receipt: Any) -> Iterator[ObjectRef]:
             yield from references(item)
 
 
-def _holds(receipt: Receipt) -> bool:
+def _holds(name: str, receipt: Any) -> bool:
     storage = workspace().storage
+    if not isinstance(receipt, dict) or receipt.keys() != _GIVES[name]:
+        return False
     try:
         return all(storage.size(ref.path) == ref.bytes for ref in references(receipt))
     except FileNotFoundError:

@@ -12,6 +12,7 @@ from draftmill.dataset.manifest import Manifest
 from draftmill.dataset.rejudge import Rejudged
 from draftmill.dataset.rejudge import rejudge as rejudge_rows
 from draftmill.dataset.seal import Change, Tally
+from draftmill.dataset.stored import row_counts
 from draftmill.identity import row_identity
 from draftmill.judging.answers import Answers
 from draftmill.judging.judge import judge
@@ -45,13 +46,13 @@ async def rejudge(manifest: Manifest, recipe: Recipe, prepared: Prepared) -> Sum
 
 
 async def _seal(manifest: Manifest, rejudged: Rejudged, recipe: Recipe, prepared: Prepared) -> Summary:
-    good, bad = manifest.counts["good_rows"], manifest.counts["quarantined_rows"]
-    rows = Counter(planned=good + bad, kept=good, held=bad, rejudged=rejudged.to_good + rejudged.to_bad)
+    kept, held = await asyncio.to_thread(row_counts, workspace().storage, manifest)
+    rows = Counter(planned=kept + held, kept=kept, held=held, rejudged=rejudged.to_good + rejudged.to_bad)
     summary = Summary(recipe.dataset, manifest.version, rows=rows, rejudged_bad=rejudged.to_bad)
 
     def counts(tally: Tally) -> dict[str, Any]:
-        rows["kept"], rows["held"] = tally.good_rows, tally.quarantined_rows
-        return summary.to_json()
+        rows["kept"], rows["held"] = tally.good_rows, tally.held
+        return summary.to_manifest()
 
     if rejudged.moved:
         sealed = await commit(
@@ -63,7 +64,7 @@ async def _seal(manifest: Manifest, rejudged: Rejudged, recipe: Recipe, prepared
                 recipe=recipe.model_dump(mode="json"),
                 identity=row_identity(recipe.model, recipe.sampling),
                 structure=prepared.structure.to_json(),
-                provenance=provenance(prepared.provenance, []),
+                provenance=provenance(prepared.provenance, manifest.provenance["servers"]),
                 counts=counts,
                 failed=manifest.failed,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from prefect import State, task
@@ -13,11 +14,22 @@ from draftmill.reporting.summary import Summary, exit_code
 from tasks.chunks import RunOutcome
 from tasks.receipts import artifact_key
 
+log = logging.getLogger("draftmill.report")
+
+
+def report_plan(summary: Summary) -> State[dict[str, Any]]:
+    """A plan's numbers as the flow's state: nothing was done, so nothing is published."""
+    data = {"summary": summary.to_json(), "error": None, "exit_code": 0}
+    return Completed(name="Planned", message=f"{summary.rows['generated']} rows to ask", data=data)
+
 
 async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[dict[str, Any]]:
     """Artifacts, then the state the flow ends with; its data is `{summary, error, exit_code}`."""
     numbers = summary.to_json()
-    await publish(numbers)
+    # Its own state: what is sealed stays sealed, whether the UI has the numbers or not.
+    published: State[None] = await publish(numbers, return_state=True)  # type: ignore[misc]
+    if published.is_failed():
+        log.warning("the numbers could not be published: %s", published.message)
     error = _first_error(outcome) if outcome else None
     data = {"summary": numbers, "error": str(error) if error else None, "exit_code": _exit_code(summary, error)}
     rows = numbers["rows"]

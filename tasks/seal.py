@@ -7,11 +7,13 @@ dataset. Counts must close before it.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 from prefect import task
 
 from draftmill.dataset.commit import commit as commit_change
-from draftmill.dataset.manifest import ObjectRef
+from draftmill.dataset.manifest import ObjectRef, newest
 from draftmill.dataset.seal import Change, Sealed, Tally
 from draftmill.identity import row_identity
 from draftmill.progress import listener
@@ -34,20 +36,28 @@ async def seal(plan: Receipt, gate: Receipt, outcome: RunOutcome, recipe: Recipe
         bad=_objects(uploads, "quarantine"),
         rejected=[ObjectRef.model_validate(plan["rejected"])] if plan["rejected"] else [],
         dropped=frozenset((key, attempt) for key, attempt in plan["dropped"]),
-        protected=frozenset(plan["protected"]),
+        succession={(key, attempt): successor for key, attempt, successor in plan["succession"]},
         recipe=recipe.model_dump(mode="json"),
         identity=row_identity(recipe.model, recipe.sampling),
         structure=prepared.structure.to_json(),
-        provenance=provenance(prepared.provenance, gate["reports"]),
-        counts=lambda tally: _final(summary, tally).to_json(),
+        provenance=await asyncio.to_thread(_provenance, prepared, gate),
+        counts=lambda tally: _final(summary, tally).to_manifest(),
         failed=[row for chunk in outcome.chunks if chunk.generated for row in chunk.generated["failures"]],
     )
-    if change.good or change.bad or change.dropped:
+    # Without a change too, for the numbers; only a first run that got no row has nothing to seal.
+    if change.good or change.bad or plan["manifest"]:
         listener().stage("sealing")
         sealed = await commit(change)
-        _final(summary, sealed.tally)
+        summary = _final(summary, sealed.tally)
         summary.manifest, summary.sealed = sealed.manifest.version, sealed.sealed
     return summary
+
+
+def _provenance(prepared: Prepared, gate: Receipt) -> dict[str, Any]:
+    """A run that asked nothing keeps what its parent knew of the servers."""
+    parent = None if gate["reports"] else newest(workspace().storage)
+    servers = parent.provenance["servers"] if parent else gate["reports"]
+    return provenance(prepared.provenance, servers)
 
 
 async def commit(change: Change) -> Sealed:
@@ -72,6 +82,7 @@ def run_summary(plan: Receipt, outcome: RunOutcome, recipe: Recipe) -> Summary:
         add_chunk(
             summary,
             chunk.chunk,
+            opened=chunk.opened,
             cached=chunk.cached,
             generated=chunk.generated,
             validated=chunk.validated if chunk.uploaded else None,
@@ -83,9 +94,18 @@ def _objects(uploads: list[Receipt], name: str) -> list[ObjectRef]:
     return [ObjectRef.model_validate(upload[name]) for upload in uploads if upload[name]]
 
 
-def _final(summary: Summary, tally: Tally) -> Summary:
+def _final(before: Summary, tally: Tally) -> Summary:
+    """The numbers with what only the commit knows. Called at each try of a race, so it changes nothing in place."""
+    summary = replace(before, rows=before.rows.copy())
     rows = summary.rows
     rows["superseded"], rows["dropped"] = tally.superseded, tally.dropped
+    # A lost race: the winner had these rows, and its verdict stands.
+    for (good, good_as_sealed), number in tally.sealed_before.items():
+        rows["ok" if good else "quarantined"] -= number
+        rows["kept" if good_as_sealed else "held"] += number
+        resumed = min(number, rows["resumed"])
+        rows["resumed"] -= resumed
+        rows["generated"] -= number - resumed
     # Good rows that are neither kept nor new: their prompt is gone, or their successor is not in.
     rows["carried"] = tally.good_rows - rows["kept"] - rows["ok"]
     return summary

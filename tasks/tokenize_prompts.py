@@ -7,11 +7,15 @@ import asyncio
 import transformers
 
 from draftmill.dataset.rejected import rejections_table
+from draftmill.errors import SourceError
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.rendering.render import render_prompts
 from draftmill.workspace import workspace
 from tasks.receipts import Receipt, result, stage
+
+SHOWN_REJECTS = 3
+"""Rejects quoted when nothing can be sent: enough to see what is wrong with all."""
 
 
 async def tokenize_prompts(loaded: Receipt, recipe: Recipe, renders: str) -> list[Receipt]:
@@ -23,7 +27,22 @@ async def tokenize_prompts(loaded: Receipt, recipe: Recipe, renders: str) -> lis
     listener().stage(f"rendering {loaded['prompts']} prompts")
     slices = loaded["slices"]
     numbered = [{"number": n, "total": len(slices), "prompts": ref} for n, ref in enumerate(slices, 1)]
-    return [await result(tokenize_slice, part, recipe, renders) for part in numbered]
+    rendered = [await result(tokenize_slice, part, recipe, renders) for part in numbered]
+    if not any(part["rows"]["rows"] for part in rendered):
+        raise await asyncio.to_thread(_nothing, rendered, recipe)
+    if kept := sum(part["special_text"] for part in rendered):
+        listener().stage(f"{kept} prompts hold text that becomes control ids; kept (prompts.special_text)")
+    return rendered
+
+
+def _nothing(rendered: list[Receipt], recipe: Recipe) -> SourceError:
+    rejections = workspace().storage.read_table(rendered[0]["rejected"]["path"]).slice(0, SHOWN_REJECTS).to_pylist()
+    return SourceError(
+        "none of the prompts can be sent",
+        value="; ".join(f"{row['prompt_id']}: {row['reason']}: {row['detail']}" for row in rejections),
+        expected="at least one prompt that the template takes and the context holds",
+        remedy=f"correct {', '.join(recipe.prompts.paths)}, model.context_length or the chat template",
+    )
 
 
 def _key(parameters: dict) -> object:  # type: ignore[type-arg]
@@ -38,7 +57,13 @@ def _key(parameters: dict) -> object:  # type: ignore[type-arg]
     }
 
 
-@stage(name="tokenize", run_name="tokenize slice {part[number]} of {part[total]}", version=1, key=_key)
+@stage(
+    name="tokenize",
+    run_name="tokenize slice {part[number]} of {part[total]}",
+    version=1,
+    key=_key,
+    gives={"rows", "rejected", "special_text"},
+)
 async def tokenize_slice(part: Receipt, recipe: Recipe, renders: str) -> Receipt:
     """The task: one slice."""
     return await asyncio.to_thread(_render, part["prompts"]["path"], recipe)

@@ -16,6 +16,7 @@ from tasks.receipts import Receipt, stage
     run_name="upload chunk {chunk[number]} of {chunk[total]}",
     version=1,
     key=lambda p: [p["generated"]["completions"]["sha256"], p["validated"]["verdicts"]["sha256"]],
+    gives={"shard", "quarantine"},
 )
 async def upload(chunk: Receipt, generated: Receipt, validated: Receipt) -> Receipt:
     """`{shard: reference or None, quarantine: reference or None}`; a manifest alone makes them part of the dataset."""

@@ -15,6 +15,8 @@ from draftmill.recipe import Recipe
 from draftmill.workspace import workspace
 from tasks.receipts import Receipt, stage
 
+GIVES = {"verdicts", "ok", "quarantined", "reasons"}
+
 
 def _key(parameters: dict[str, Any]) -> object:
     recipe: Recipe = parameters["recipe"]
@@ -25,7 +27,7 @@ def _key(parameters: dict[str, Any]) -> object:
     }
 
 
-@stage(name="validate", run_name="validate chunk {chunk[number]} of {chunk[total]}", version=1, key=_key)
+@stage(name="validate", run_name="validate chunk {chunk[number]} of {chunk[total]}", version=1, key=_key, gives=GIVES)
 async def validate(chunk: Receipt, generated: Receipt, structure: dict[str, Any], recipe: Recipe) -> Receipt:
     """`{verdicts: reference, ok, quarantined, reasons}`."""
     return await asyncio.to_thread(_judge, generated["completions"]["path"], Structure.from_json(structure), recipe)

@@ -116,6 +116,7 @@ async def test_every_server_is_looked_at(prepared: Prepared) -> None:
     [
         ("model", {"model": "another"}, "another", "--served-model-name"),
         ("context length", {"context": 1024}, "1024", "--context-length"),
+        ("KV pool", {"limits": Limits(CONTEXT, pool=512)}, "512 tokens", "lower model.context_length"),
         ("reasoning parser", {"card": {"reasoning_parser": "kimi_k2"}}, "kimi_k2", "--reasoning-parser"),
         ("auto truncate", {"limits": Limits(CONTEXT, auto_truncate=True)}, "True", "--allow-auto-truncate"),
     ],
@@ -133,12 +134,13 @@ async def test_what_a_server_says_of_itself_can_refuse(
     assert remedy_part in error.remedy
 
 
-async def test_a_small_pool_warns_and_does_not_refuse(prepared: Prepared) -> None:
-    async with server(limits=Limits(CONTEXT, pool=512)) as fake:
+async def test_a_development_engine_warns_and_does_not_refuse(prepared: Prepared) -> None:
+    async with server(card={"notes": ("a fake: no model is behind it",)}) as fake:
         seen = await inspected(prepared, fake.url)
     seen.refuse()
     warned = [check for check in seen.checks if check.level is Level.WARN]
-    assert [(check.name, check.seen) for check in warned] == [("KV pool", "512 tokens")]
+    assert [check.name for check in warned] == ["engine"]
+    assert "no model is behind it" in warned[0].seen
     assert warned[0].remedy
 
 

@@ -1,7 +1,8 @@
 """A run's plan as objects: chunk by chunk the rows to generate, and the rejected rows.
 
 The keys of all rows are read column-wise; ids only slice by slice, while their
-chunks are written. A chunk's object holds exactly its rows (with attempt and
+chunks are written: in memory are one slice and one chunk's own rows, however
+thinly the missing rows are spread. A chunk's object holds exactly its rows (with attempt and
 budget), so its hash is the same in every run that misses the same rows.
 """
 
@@ -34,37 +35,39 @@ def plan_run(
 
     `rows`, `rejected`: paths of the rendered slices' ROW tables and of REJECTED
     tables. `{chunks: [{number, total, rows: reference, num_rows, resumed, parts}],
-    rejected: reference or None, num_rejected, rejected_reasons, dropped, protected, manifest,
-    planned, kept, held, carried, superseded, resumed, to_ask}`.
+    rejected: reference or None, num_rejected, rejected_reasons, dropped, succession: [[row_key, attempt,
+    successor]], manifest, planned, kept, held, carried, superseded, resumed, to_ask}`.
     """
     manifest = newest(storage)
-    planned = pa.concat_tables([storage.read_table(path, KEY_COLUMNS) for path in rows])
-    unfinished = completions.unfinished(storage, manifest.consumed if manifest else ())
-    plan = make_plan(planned, stored_keys(storage, manifest), unfinished, removed=recipe.removed, again=again)
+    keys = [storage.read_table(path, KEY_COLUMNS) for path in rows]
+    planned = pa.concat_tables(keys)
+    generated = completions.generated(storage)
+    plan = make_plan(planned, stored_keys(storage, manifest), generated, removed=recipe.removed, again=again)
     rejections = pa.concat_tables(
         [*(storage.read_table(path) for path in rejected), _duplicates(planned, plan), REJECTED.empty_table()]
     )
     chunk_rows = chunk_rows_auto(plan.missing.num_rows) if recipe.chunk_rows == "auto" else recipe.chunk_rows
-    slices = chunks(plan.missing, chunk_rows)
+    parts = chunks(plan.missing, chunk_rows)
+    with_ids = _with_ids(storage, rows, [table.num_rows for table in keys], parts)
     reasons = _rows_by_reason(rejections, recipe.sampling.samples)
     num_rejected = sum(reasons.values())
     return {
         "chunks": [
             {
                 "number": number,
-                "total": len(slices),
+                "total": len(parts),
                 "rows": storage.put_table("prompts", table).model_dump(),
                 "num_rows": table.num_rows,
                 "resumed": int(np.sum(part["resumed"].to_numpy())),
                 "parts": sorted({name for name in part["part"].to_pylist() if name}),
             }
-            for number, (part, table) in enumerate(zip(slices, _with_ids(storage, rows, slices), strict=True), 1)
+            for number, (part, table) in enumerate(zip(parts, with_ids, strict=True), 1)
         ],
         "rejected": storage.put_table("rejected", rejections).model_dump() if rejections.num_rows else None,
         "num_rejected": num_rejected,
         "rejected_reasons": reasons,
         "dropped": sorted([key, attempt] for key, attempt in plan.dropped),
-        "protected": sorted(plan.protected),
+        "succession": sorted([key, attempt, successor] for (key, attempt), successor in plan.succession.items()),
         "manifest": manifest.version if manifest else 0,
         "planned": planned.num_rows + num_rejected - len(plan.duplicates),
         **{name: getattr(plan, name) for name in ("kept", "held", "carried", "superseded", "resumed", "to_ask")},
@@ -97,16 +100,23 @@ def _rows_by_reason(rejections: pa.Table, samples: int) -> dict[str, int]:
     return {reason: n if reason == Reason.DUPLICATE else n * samples for reason, n in sorted(counted.items())}
 
 
-def _with_ids(storage: Storage, paths: Sequence[str], slices: Sequence[pa.Table]) -> Iterator[pa.Table]:
-    """Each chunk's ROW table. Both the chunks and the slices are in source order, so each slice is read once."""
-    tables, start = iter(paths), 0
-    held = ROW.empty_table()
-    for part in slices:
+def _with_ids(
+    storage: Storage, paths: Sequence[str], num_rows: Sequence[int], parts: Sequence[pa.Table]
+) -> Iterator[pa.Table]:
+    """Each chunk's ROW table, out of slices of `num_rows` rows.
+
+    Chunks and slices are in source order, so a slice is read once, and one without a missing row never.
+    """
+    starts = np.cumsum([0, *num_rows])
+    held, table = -1, ROW.empty_table()
+    for part in parts:
         index = part["index"].to_numpy()
-        while index[-1] >= start + held.num_rows:
-            past = min(int(index[0]) - start, held.num_rows)
-            start += past
-            held = pa.concat_tables([held.slice(past), storage.read_table(next(tables), ROW.names)])
-        table = held.take(pa.array(index - start))
+        slice_of_row = np.searchsorted(starts, index, side="right") - 1
+        taken = []
+        for number in np.unique(slice_of_row):
+            if number != held:
+                held, table = number, storage.read_table(paths[number], ROW.names)
+            taken.append(table.take(pa.array(index[slice_of_row == number] - starts[number])))
+        rows = pa.concat_tables(taken)
         attempt = part["attempt"].combine_chunks()
-        yield table.set_column(table.schema.get_field_index("attempt"), ROW.field("attempt"), attempt).combine_chunks()
+        yield rows.set_column(rows.schema.get_field_index("attempt"), ROW.field("attempt"), attempt).combine_chunks()

@@ -7,7 +7,8 @@ completions for one request the first wins (parts in sorted order).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -19,6 +20,19 @@ from draftmill.records import Completion
 FOLDER = "completions"
 
 UNFINISHED = pa.schema([("row_key", pa.string()), ("attempt", pa.int32()), ("part", pa.string())])
+
+GENERATED = pa.schema(
+    [
+        ("row_key", pa.string()),
+        ("attempt", pa.int32()),
+        ("finish_type", pa.string()),
+        ("max_new_tokens", pa.int32()),
+        ("part", pa.string()),
+    ]
+)
+
+READS_AT_ONCE = 8
+"""Parts whose key columns are read in parallel: they are small requests to one storage."""
 
 
 def upload(storage: Storage, journal: Journal) -> int:
@@ -36,12 +50,12 @@ def upload(storage: Storage, journal: Journal) -> int:
 def unfinished(storage: Storage, consumed: Collection[str]) -> pa.Table:
     """The requests answered in parts that no manifest has consumed: row_key, attempt, part. Reads the keys only."""
     skip = frozenset(consumed)
-    tables = []
-    for part in storage.list(FOLDER):
-        if part not in skip:
-            keys = _keys(storage, part)
-            tables.append(keys.append_column("part", pa.array([part] * keys.num_rows, pa.string())))
-    return pa.concat_tables(tables) if tables else UNFINISHED.empty_table()
+    return _of_parts(storage, [part for part in storage.list(FOLDER) if part not in skip], UNFINISHED)
+
+
+def generated(storage: Storage) -> pa.Table:
+    """All requests ever answered, as far as their parts are still there, consumed or not: GENERATED columns only."""
+    return _of_parts(storage, storage.list(FOLDER), GENERATED)
 
 
 def read_completions(storage: Storage, parts: Iterable[str], keys: Iterable[Key]) -> dict[Key, Completion]:
@@ -55,6 +69,17 @@ def read_completions(storage: Storage, parts: Iterable[str], keys: Iterable[Key]
             for completion in table_completions(storage.read_table(part).filter(pa.array(mask))):
                 found.setdefault((completion.row.row_key, completion.row.attempt), completion)
     return found
+
+
+def _of_parts(storage: Storage, parts: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """The schema's columns of these parts, the last of them the part's own path."""
+
+    def read(part: str) -> pa.Table:
+        table = storage.read_table(part, schema.names[:-1])
+        return table.append_column("part", pa.array([part] * table.num_rows, pa.string()))
+
+    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+        return pa.concat_tables([schema.empty_table(), *pool.map(read, parts)])
 
 
 def _keys(storage: Storage, part: str) -> pa.Table:

@@ -42,18 +42,26 @@ Key = tuple[str, int]
 T = TypeVar("T")
 
 
+def state_folder() -> Path:
+    """What draftmill keeps on this machine, an absolute path: the user's state folder, or DRAFTMILL_STATE."""
+    base = os.environ.get("DRAFTMILL_STATE") or platformdirs.user_state_path("draftmill")
+    # Absolute: a relative one would resolve against each process's own folder.
+    return Path(os.path.abspath(os.path.expanduser(base)))
+
+
 def journal_path(dataset_url: str) -> Path:
-    """Where this machine keeps a dataset's journal; DRAFTMILL_STATE replaces the user's state folder."""
-    base = os.environ.get("DRAFTMILL_STATE")
-    folder = Path(base) if base else platformdirs.user_state_path("draftmill")
-    return folder / sha256(normal_url(dataset_url))[:16] / "journal.sqlite"
+    """Where this machine keeps a dataset's journal. Raises RecipeError for a URL that is no dataset's."""
+    url = normal_url(dataset_url)
+    # Links resolved: two spellings of one folder share one journal, and its lock.
+    place = url if url.startswith("s3://") else os.path.realpath(url)
+    return state_folder() / sha256(place)[:16] / "journal.sqlite"
 
 
 class Journal:
     """A context manager. `put` and `flush` belong to the event loop; all else blocks: call it from a thread.
 
-    `duplicates`: second completions for a request, which were not taken. Entering raises DatasetError when another
-    process holds the journal or it cannot be opened.
+    `duplicates`: second completions for a request, which were not taken; final once it is closed. Entering raises
+    DatasetError when another process holds the journal or it cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:

@@ -39,10 +39,11 @@ class Parent(BaseModel):
 class Manifest(BaseModel):
     """What a dataset contains, and how it came about.
 
-    `consumed`: parts in completions/ whose rows are all in this manifest or
-    superseded; the plan skips them and gc may remove them. `counts` always has
-    good_rows and quarantined_rows. `failed`: rows without a completion
-    (row_key, prompt_id, source, detail).
+    `consumed`: parts in completions/ whose rows have all been sealed, in this
+    manifest or an earlier one; gc may remove them, and as long as they are there
+    the plan can bring their rows back. `counts` always has good_rows and
+    quarantined_rows. `failed`: rows without a completion (row_key, prompt_id,
+    source, detail).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,17 +1,18 @@
 """Which rows stand when new rows meet sealed ones. Pure, on keys.
 
-Per slot (prompt_key, variant, sample) and row_key:
-
-- a request (row_key, attempt) that is sealed already stays as sealed; ours leaves;
-- a new row under another row_key supersedes the sealed rows of its slot;
-- of good attempts the newest stays; of all attempts a bad one stays only while
-  it is the newest. So a good row outlives a newer bad attempt, which stands
-  beside it in quarantine.
+- A request (row_key, attempt) that is sealed already stays as sealed; ours leaves.
+- Per row_key: of good attempts the newest stays; of all attempts a bad one stays
+  only while it is the newest. So a good row outlives a newer bad attempt, which
+  stands beside it in quarantine.
+- A sealed row with a successor (see Plan) leaves when a row of the successor's
+  row_key stays: a good row only for a good one. So a bad newcomer never removes
+  a good row; and it is the same on whichever manifest the change meets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,7 +20,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from draftmill.dataset.plan import SLOT
+from draftmill.dataset.plan import is_in
+
+REQUEST = ["row_key", "attempt"]
 
 
 class Fate(StrEnum):
@@ -35,30 +38,43 @@ class Fate(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Merged:
     """`rows`: sealed rows, then new ones, in order, with `new`, `good`, `object` and `fate`. `moved`: keys that the
-    change drops and brings again (judged anew)."""
+    change drops and brings again (judged anew). `sealed_before`: see Tally."""
 
     rows: pd.DataFrame
     moved: int
+    sealed_before: Counter[tuple[bool, bool]]
 
     def count(self, fate: Fate) -> int:
         return int((self.rows["fate"] == fate).sum())
 
+    @property
+    def held(self) -> int:
+        """Row_keys of which no good row stays, only quarantined ones."""
+        staying = _staying(self.rows)
+        return int(staying["row_key"].nunique() - staying.loc[staying["good"], "row_key"].nunique())
+
 
 def merge(
-    sealed: pa.Table, new: pa.Table, *, dropped: Collection[tuple[str, int]], protected: Collection[str]
+    sealed: pa.Table,
+    new: pa.Table,
+    *,
+    dropped: Collection[tuple[str, int]],
+    succession: Mapping[tuple[str, int], str],
 ) -> Merged:
     """The fate of every row of two STORED tables."""
     rows = pa.concat_tables([sealed, new]).to_pandas()
     rows["new"] = np.arange(len(rows)) >= sealed.num_rows
     rows["fate"] = Fate.STAYS.value
-    key = pd.MultiIndex.from_frame(rows[["row_key", "attempt"]])
+    key = pd.MultiIndex.from_frame(rows[REQUEST])
     named = key.isin(list(dropped)) if dropped else pd.Series(False, index=rows.index).to_numpy()
     rows.loc[named & ~rows["new"], "fate"] = Fate.DROPPED.value
     moved = int(key[rows["new"]].isin(key[rows["fate"] == Fate.DROPPED]).sum())
-    _mark(rows, _staying(rows).duplicated(["row_key", "attempt"]), Fate.SEALED_BEFORE)
-    _mark(rows, _superseded(_staying(rows), protected), Fate.SUPERSEDED)
+    sealed_before = _sealed_before(_staying(rows))
+    _mark(rows, _staying(rows).duplicated(REQUEST), Fate.SEALED_BEFORE)
     _mark(rows, _replaced(_staying(rows)), Fate.REPLACED)
-    return Merged(rows=rows, moved=moved)
+    if succession:
+        _mark(rows, _superseded(_staying(rows), succession), Fate.SUPERSEDED)
+    return Merged(rows=rows, moved=moved, sealed_before=sealed_before)
 
 
 def _staying(rows: pd.DataFrame) -> pd.DataFrame:
@@ -69,17 +85,25 @@ def _mark(rows: pd.DataFrame, mask: pd.Series, fate: Fate) -> None:
     rows.loc[mask[mask].index, "fate"] = fate.value
 
 
-def _superseded(rows: pd.DataFrame, protected: Collection[str]) -> pd.Series:
-    newcomers = rows[rows["new"]]
-    slots = pd.MultiIndex.from_frame(rows[SLOT])
-    owned = pd.MultiIndex.from_frame(rows[[*SLOT, "row_key"]])
-    taken = slots.isin(pd.MultiIndex.from_frame(newcomers[SLOT]))
-    own = owned.isin(pd.MultiIndex.from_frame(newcomers[[*SLOT, "row_key"]]))
-    return ~rows["new"] & taken & ~own & ~rows["row_key"].isin(list(protected))
+def _sealed_before(rows: pd.DataFrame) -> Counter[tuple[bool, bool]]:
+    """Of the requests that are there twice: (the second is good, the first is good) -> how many."""
+    twice = rows[rows.duplicated(REQUEST)]
+    first = rows.drop_duplicates(REQUEST).set_index(REQUEST)["good"]
+    return Counter(zip(twice["good"].tolist(), first[pd.MultiIndex.from_frame(twice[REQUEST])].tolist(), strict=True))
 
 
 def _replaced(rows: pd.DataFrame) -> pd.Series:
     newest = rows.groupby("row_key")["attempt"].transform("max")
-    newest_good = rows["attempt"].where(rows["good"].astype(bool)).groupby(rows["row_key"]).transform("max")
-    good = rows["good"].astype(bool)
-    return (good & (rows["attempt"] < newest_good)) | (~good & (rows["attempt"] < newest))
+    newest_good = rows["attempt"].where(rows["good"]).groupby(rows["row_key"]).transform("max")
+    return (rows["good"] & (rows["attempt"] < newest_good)) | (~rows["good"] & (rows["attempt"] < newest))
+
+
+def _superseded(rows: pd.DataFrame, succession: Mapping[tuple[str, int], str]) -> pd.Series:
+    requests = zip(rows["row_key"].tolist(), rows["attempt"].tolist(), strict=True)
+    successor = pd.Series([succession.get(request) for request in requests], index=rows.index, dtype="str")
+    named = successor.notna() & ~rows["new"]
+    # What leaves itself is nobody's successor: a circle would else remove all of its rows.
+    heirs = rows[~named]
+    for_any = is_in(successor, heirs["row_key"])
+    for_good = is_in(successor, heirs.loc[heirs["good"], "row_key"])
+    return named & for_any & (for_good | ~rows["good"])

@@ -6,7 +6,9 @@ cutting into chunks change nothing but order.
 
 A row cut by length below its present budget is asked again (attempt + 1), and
 so is a held row whose newest reason is named in `again`; what is stored stays
-until the new row is sealed.
+until the new row is sealed. What any part of the dataset has, sealed once or
+not, is brought back rather than asked: sampling that goes back to what it was
+costs no request.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ CHUNK_ROWS_AT_LEAST = 256
 """Rows of an `auto` chunk: below that a task costs more than its rows."""
 
 SLOT = ["prompt_key", "variant", "sample"]
-"""Whose row it is: of several rows of a slot under different row_keys the newest supersedes the others."""
+"""Whose row it is: a stored row gives way to the row that is planned for its slot under another row_key."""
 
 MISSING = pa.schema(
     [
@@ -43,16 +45,17 @@ class Plan:
 
     `missing`: MISSING, in source order. `duplicates`: planned index -> index of
     the first row of that row_key. `dropped`: (row_key, attempt) of the rows to
-    leave out. `protected`: row_keys planned under another slot than they are
-    stored in, which therefore nothing supersedes. Numbers are rows: `carried`
-    the good ones whose prompt is gone, `carried_bad` those in quarantine,
-    `superseded` stored ones that leave once their successor is in.
+    leave out. `succession`: (row_key, attempt) of stored rows that nothing plans
+    any more -> the row_key that is planned for their slot. Numbers are rows:
+    `carried` the good ones whose prompt is gone or whose successor is held,
+    `carried_bad` those in quarantine, `superseded` stored ones that leave for
+    their successor, now or once it is in.
     """
 
     missing: pa.Table
     duplicates: dict[int, int]
     dropped: frozenset[tuple[str, int]]
-    protected: frozenset[str]
+    succession: dict[tuple[str, int], str]
     kept: int
     held: int
     carried: int
@@ -65,40 +68,39 @@ class Plan:
 def make_plan(
     planned: pa.Table,
     stored: pa.Table,
-    unfinished: pa.Table,
+    generated: pa.Table,
     *,
     removed: Literal["keep", "drop"],
     again: frozenset[str] = frozenset(),
 ) -> Plan:
-    """The plan for `planned` (ROW columns without ids), given STORED and UNFINISHED tables."""
+    """The plan for `planned` (ROW columns without ids), given STORED and GENERATED tables."""
     rows = planned.select(["row_key", *SLOT, "max_new_tokens"]).to_pandas()
     kept_rows = stored.drop_columns(["object"]).to_pandas()
     first = pd.Series(rows.index, index=rows.index).groupby(rows["row_key"]).transform("first")
     is_first = first == rows.index
-    wanted = rows[is_first]
-    # Not a join: pandas 3 cannot join two empty string columns.
-    known_facts = _summary(kept_rows).reindex(wanted["row_key"]).set_index(wanted.index)
-    wanted = pd.concat([wanted, known_facts], axis="columns")
+    wanted = _beside(_beside(rows[is_first], _summary(kept_rows)), _newest(generated.to_pandas()))
     known = wanted["top_attempt"].notna()
     good = wanted["good"].eq(True)
     ask_again = known & wanted["finish_reason"].eq("length") & (wanted["top_budget"] < wanted["max_new_tokens"])
     ask_again |= known & ~good & wanted["reason"].isin(list(again))
-    attempt = (wanted["top_attempt"] + 1).fillna(0).astype("int32")
-    missing = _missing(wanted.assign(attempt=attempt)[~known | ask_again], unfinished)
+    missing = _missing(wanted[~known | ask_again])
     resumed = int(missing["resumed"].sum())
-    gone, superseded, protected = _fates(kept_rows, rows)
-    leaving = kept_rows[gone] if removed == "drop" else kept_rows.iloc[:0]
-    carried = kept_rows[gone] if removed == "keep" else kept_rows.iloc[:0]
+    gone, successors = _fates(kept_rows, rows)
+    coming = [wanted.loc[missing["index"], "row_key"], kept_rows.loc[kept_rows["good"], "row_key"]]
+    waiting = successors.notna() & kept_rows["good"] & ~is_in(successors, pd.concat(coming))
+    leaving = kept_rows[gone & (removed == "drop")]
+    carried = kept_rows[waiting | (gone & (removed == "keep"))]
+    named = kept_rows[successors.notna()]
     return Plan(
         missing=pa.Table.from_pandas(missing, MISSING, preserve_index=False).replace_schema_metadata(None),
         duplicates={int(index): int(target) for index, target in first[~is_first].items()},
-        dropped=frozenset(zip(leaving["row_key"], leaving["attempt"].tolist(), strict=True)),
-        protected=frozenset(kept_rows["row_key"][protected]),
+        dropped=frozenset(_requests(leaving)),
+        succession=dict(zip(_requests(named), successors[named.index].tolist(), strict=True)),
         kept=int((known & good & ~ask_again).sum()),
         held=int((known & ~good & ~ask_again).sum()),
         carried=int(carried["good"].sum()),
-        carried_bad=int((~carried["good"].astype(bool)).sum()),
-        superseded=int(superseded.sum()),
+        carried_bad=int((~carried["good"]).sum()),
+        superseded=len(named) - int(waiting.sum()),
         resumed=resumed,
         to_ask=len(missing) - resumed,
     )
@@ -114,6 +116,21 @@ def chunk_rows_auto(rows: int) -> int:
     return max(CHUNK_ROWS_AT_LEAST, math.ceil(rows / CHUNKS_AT_MOST))
 
 
+def is_in(column: pd.Series, values: pd.Series) -> pd.Series:
+    """As `column.isin(values)`, which in pandas 3 takes five seconds a million strings; this a half."""
+    known = set(values.tolist())
+    return pd.Series([value in known for value in column.tolist()], index=column.index, dtype="bool")
+
+
+def _requests(rows: pd.DataFrame) -> list[tuple[str, int]]:
+    return list(zip(rows["row_key"].tolist(), rows["attempt"].tolist(), strict=True))
+
+
+def _beside(rows: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
+    """The rows with what is known by their row_key. Not a join: pandas 3 cannot join two empty string columns."""
+    return pd.concat([rows, facts.reindex(rows["row_key"]).set_index(rows.index)], axis="columns")
+
+
 def _summary(stored: pd.DataFrame) -> pd.DataFrame:
     """By row_key: the row that stands for it (its good one, else its newest), its top attempt and budget."""
     ordered = stored.sort_values(["good", "attempt"], kind="stable")
@@ -122,20 +139,36 @@ def _summary(stored: pd.DataFrame) -> pd.DataFrame:
     return standing[["good", "finish_reason", "reason"]].join(top)
 
 
-def _missing(wanted: pd.DataFrame, unfinished: pa.Table) -> pd.DataFrame:
-    parts = unfinished.to_pandas().sort_values("part", kind="stable").drop_duplicates(["row_key", "attempt"])
-    index = wanted.index
-    joined = wanted[["row_key", "attempt"]].merge(parts, how="left", on=["row_key", "attempt"])
+def _newest(generated: pd.DataFrame) -> pd.DataFrame:
+    """By row_key: its newest completion, in the first part that has it, as `read_completions` takes it."""
+    ordered = generated.sort_values(["attempt", "part"], ascending=[False, True], kind="stable")
+    newest = ordered.drop_duplicates("row_key").set_index("row_key")
+    return newest[["attempt", "finish_type", "max_new_tokens", "part"]].add_prefix("newest_")
+
+
+def _missing(wanted: pd.DataFrame) -> pd.DataFrame:
+    """The newest attempt beyond those stored is resumed, unless it was cut at a smaller budget: then the next."""
+    too_short = wanted["newest_finish_type"].eq("length")
+    too_short &= wanted["newest_max_new_tokens"] < wanted["max_new_tokens"]
+    stored_attempt, newest_attempt = wanted["top_attempt"].fillna(-1), wanted["newest_attempt"].fillna(-1)
+    resumed = (newest_attempt > stored_attempt) & ~too_short
+    last = newest_attempt.where(newest_attempt > stored_attempt, stored_attempt)
     return pd.DataFrame(
-        {"index": index, "attempt": joined["attempt"], "resumed": joined["part"].notna(), "part": joined["part"]}
+        {
+            "index": wanted.index,
+            "attempt": last.astype("int32") + (~resumed).astype("int32"),
+            "resumed": resumed,
+            "part": wanted["newest_part"].where(resumed),
+        }
     )
 
 
-def _fates(stored: pd.DataFrame, planned: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """Masks over the stored rows: prompt gone, superseded, protected."""
-    slots = planned[SLOT].drop_duplicates()
-    in_slot = stored[SLOT].merge(slots, how="left", on=SLOT, indicator=True)["_merge"].eq("both")
-    own = planned[["row_key", *SLOT]].drop_duplicates()
-    as_planned = stored[["row_key", *SLOT]].merge(own, how="left", indicator=True)["_merge"].eq("both")
-    by_key = stored["row_key"].isin(planned["row_key"])
-    return ~in_slot & ~by_key, in_slot & ~by_key, in_slot & by_key & ~as_planned
+def _fates(stored: pd.DataFrame, planned: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Per stored row: whether its prompt is gone; the row_key planned for its slot, null for all that are planned."""
+    unplanned = ~is_in(stored["row_key"], planned["row_key"])
+    slots = planned[[*SLOT, "row_key"]].drop_duplicates()
+    found = stored.loc[unplanned, SLOT].reset_index().merge(slots, on=SLOT)
+    # Of several row_keys in one slot (a template that reads the clock) any will do, but always the same.
+    successor = found.sort_values("row_key").drop_duplicates("index").set_index("index")["row_key"]
+    successors = successor.reindex(stored.index)
+    return unplanned & successors.isna(), successors

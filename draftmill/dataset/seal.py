@@ -13,6 +13,7 @@ the same change twice is sealing it once.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -43,18 +44,22 @@ LOOKS_AT_ONCE = 8
 class Tally:
     """The final numbers, in rows, of the manifest (`good_rows`, `quarantined_rows`) and of this seal (the rest).
 
-    `replaced`: older attempts that left for newer ones. `moved`: judged anew,
-    that is named in `dropped` and brought again. `sealed_before`: rows of the
-    change that were sealed already.
+    `held`: row_keys that have quarantined rows only; a row_key has one good row at
+    most, so that `good_rows + held` are the manifest's distinct row_keys.
+    `superseded`: left for their successors. `replaced`: older attempts that left
+    for newer ones. `moved`: judged anew, that is named in `dropped` and brought
+    again. `sealed_before`: rows of the change whose request was sealed already,
+    as (good in the change, good as sealed) -> how many; the sealed one stays.
     """
 
     good_rows: int
     quarantined_rows: int
+    held: int
     superseded: int
     replaced: int
     dropped: int
     moved: int
-    sealed_before: int
+    sealed_before: Counter[tuple[bool, bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +67,15 @@ class Change:
     """What a run brings: objects of SHARD, QUARANTINE and REJECTED columns, and what the manifest says about it.
 
     `rejected` replaces the parent's. `dropped`: (row_key, attempt) of sealed
-    rows that leave; new rows of the same key take their place. `protected`: see
-    Plan. `counts`: a mapping, or a function of the final numbers.
+    rows that leave; new rows of the same key take their place. `succession`: as in
+    Plan; without it nothing is superseded. `counts`: a mapping, or a function of the final numbers.
     """
 
     good: Sequence[ObjectRef] = ()
     bad: Sequence[ObjectRef] = ()
     rejected: Sequence[ObjectRef] = ()
     dropped: Collection[tuple[str, int]] = frozenset()
-    protected: Collection[str] = frozenset()
+    succession: Mapping[tuple[str, int], str] = field(default_factory=dict)
     consumed: Sequence[str] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)
@@ -95,7 +100,7 @@ def seal(storage: Storage, change: Change) -> Sealed:
     seal_id = uuid.uuid4().hex
     new = _keys(storage, change)
     for _ in range(ROUNDS):
-        merged = merge(stored_keys(storage, parent), new, dropped=change.dropped, protected=change.protected)
+        merged = merge(stored_keys(storage, parent), new, dropped=change.dropped, succession=change.succession)
         shards = _objects(storage, "shards", [*_of(parent, "shards"), *change.good], merged)
         quarantine = _objects(storage, "quarantine", [*_of(parent, "quarantine"), *change.bad], merged)
         tally = _tally(merged, shards, quarantine)
@@ -149,11 +154,12 @@ def _tally(merged: Merged, shards: Sequence[ObjectRef], quarantine: Sequence[Obj
     return Tally(
         good_rows=sum(ref.rows for ref in shards),
         quarantined_rows=sum(ref.rows for ref in quarantine),
+        held=merged.held,
         superseded=merged.count(Fate.SUPERSEDED),
         replaced=merged.count(Fate.REPLACED),
         dropped=merged.count(Fate.DROPPED) - merged.moved,
         moved=merged.moved,
-        sealed_before=merged.count(Fate.SEALED_BEFORE),
+        sealed_before=merged.sealed_before,
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from draftmill.dataset import completions
 from draftmill.dataset.manifest import Manifest, read_manifest, versions
 from draftmill.dataset.storage import Storage, open_storage
-from draftmill.dataset.stored import listed_table, row_keys, stored_keys
+from draftmill.dataset.stored import listed_table, newest_attempts, row_keys, stored_keys
 from draftmill.errors import RecipeError
 
 REJECTED_SHOWN = 10
@@ -84,6 +84,7 @@ def no_dataset(url: str) -> RecipeError:
 
 
 def _num_unfinished(storage: Storage, newest: Manifest | None, stored: pa.Table) -> int:
-    """Requests answered in parts but not sealed; a part stays until its last row is."""
+    """Requests answered in parts but not sealed, nor any later attempt; a part stays until its last row is."""
     unfinished = completions.unfinished(storage, newest.consumed if newest else ())
-    return len(row_keys(unfinished) - row_keys(stored))
+    sealed = newest_attempts(stored)
+    return sum(attempt > sealed.get(key, -1) for key, attempt in row_keys(unfinished))

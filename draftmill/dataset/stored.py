@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from draftmill.dataset.manifest import Manifest
 from draftmill.dataset.storage import ObjectRef, Storage
@@ -67,6 +68,19 @@ def listed_table(storage: Storage, path: str, columns: Sequence[str] | None = No
 def row_keys(table: pa.Table) -> set[tuple[str, int]]:
     """The (row_key, attempt) of a table's rows."""
     return set(zip(table["row_key"].to_pylist(), table["attempt"].to_pylist(), strict=True))
+
+
+def newest_attempts(table: pa.Table) -> dict[str, int]:
+    """By row_key the largest attempt among a table's rows."""
+    newest = table.group_by("row_key").aggregate([("attempt", "max")])
+    return dict(zip(newest["row_key"].to_pylist(), newest["attempt_max"].to_pylist(), strict=True))
+
+
+def row_counts(storage: Storage, manifest: Manifest) -> tuple[int, int]:
+    """Distinct row_keys of a manifest: (those with a good row, those with quarantined rows only)."""
+    stored = stored_keys(storage, manifest)
+    good = pc.count_distinct(stored.filter(stored["good"])["row_key"]).as_py()
+    return good, pc.count_distinct(stored["row_key"]).as_py() - good
 
 
 def missing_object(path: str) -> DatasetError:

@@ -48,7 +48,7 @@ _FACTS = (
     "device",
     "enable_deterministic_inference",
     "preferred_sampling_params",
-    "development_engine",
+    "notes",  # what draftmill's own development engines say of themselves
 )
 """What provenance keeps of `/server_info`: a list of what may pass, since it also holds the API key, twice."""
 

@@ -27,7 +27,7 @@ import aiohttp
 from draftmill.errors import DraftmillError
 from draftmill.generation.breaker import Breaker
 from draftmill.generation.retry import Outcome, decide, rest_s
-from draftmill.generation.stops import stop_error, unknown_error
+from draftmill.generation.stops import not_planned, stop_error, unknown_error
 from draftmill.generation.tickets import Asked, Ticket
 from draftmill.progress import Rows, listener
 from draftmill.recipe import Recipe
@@ -65,8 +65,9 @@ class _Server:
 class Pool:
     """Sends rows. `judge` gives a finished row's reason (None = good) for the breaker.
 
-    `engines` names each URL's engine as its report did; `num_rows` is what is to
-    be asked in all, for progress.
+    `engines` names each URL's engine as its report did, and is empty for a run
+    that has only finished rows to seal; `num_rows` is what is to be asked in all,
+    for progress.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Pool:
         self._unsent: dict[int, int] = {}
         self._changed = asyncio.Condition()
         self._turns = asyncio.Lock()
-        self._servers = [_Server(url, engines[url]) for url in recipe.engine.urls]
+        self._servers = [_Server(url, engine) for url, engine in engines.items()]
         self._in_flight: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._halted = asyncio.Event()
@@ -121,7 +122,7 @@ class Pool:
 
         Its rows count as unsent from then on, before its Prefect task has even started.
         """
-        budget = self._recipe.engine.in_flight * len(self._servers)
+        budget = max(1, self._recipe.engine.in_flight * len(self._servers))
         async with self._turns, self._changed:
             await self._changed.wait_for(lambda: self.stopped or sum(self._unsent.values()) < budget)
             self._unsent[chunk] = num_rows
@@ -137,6 +138,8 @@ class Pool:
         tickets = [Ticket((chunk, next(self._numbers)), row, asked, settled, len(rows)) for row in rows]
         self._unsent[chunk] = len(rows)
         await self._notify()
+        if tickets and not self._servers:
+            self.stop(not_planned())
         for ticket in tickets:
             self._queue_or_settle(ticket)
         try:

@@ -31,3 +31,13 @@ def stop_error(url: str, fault: Fault, wait_s: float) -> RunStopped:
         expected="HTTP 200",
         remedy="correct engine.urls or the key (engine.api_key_env) and run again: finished rows are kept",
     )
+
+
+def not_planned() -> RunStopped:
+    """Rows turned up in a run that looked at no server because everything seemed finished."""
+    return RunStopped(
+        "completions are gone that the plan counted on",
+        value="an object in completions/ was removed while the run began",
+        expected="it to stay until its rows are sealed",
+        remedy="run the same command again: the rows are planned anew",
+    )

@@ -61,6 +61,18 @@ class Summary:
             "chunks": {name: self.chunks[name] for name in ("total", "cached", "run", "failed")},
         }
 
+    def to_manifest(self) -> dict[str, Any]:
+        """What a manifest keeps of it: what is known before the manifest is written."""
+        numbers = self.to_json()
+        return {name: numbers[name] for name in ("rows", "reasons", "requests", "retries", "tokens", "chunks")}
+
+    def add(self, earlier: Summary) -> None:
+        """Takes in the rejudging that a rerun did before."""
+        self.rows["rejudged"] += earlier.rows["rejudged"]
+        self.rejudged_bad += earlier.rejudged_bad
+        self.sealed = self.sealed or earlier.sealed
+        self.seconds += earlier.seconds
+
 
 def planned_summary(dataset: str, plan: Mapping[str, Any]) -> Summary:
     """The summary of a plan: `generated` is what would be asked."""
@@ -79,6 +91,7 @@ def add_chunk(
     summary: Summary,
     chunk: Mapping[str, Any],
     *,
+    opened: bool,
     cached: bool,
     generated: Mapping[str, Any] | None,
     validated: Mapping[str, Any] | None,
@@ -89,8 +102,9 @@ def add_chunk(
     summary.rows["failed"] += failed
     if failed:
         summary.reasons["request_failed"] += failed
-    summary.chunks["cached" if cached else "run"] += 1
-    summary.chunks["failed"] += not validated or failed + pending > 0
+    if opened:
+        summary.chunks["cached" if cached else "run"] += 1
+        summary.chunks["failed"] += not validated or failed + pending > 0
     if generated is None or validated is None:
         summary.rows["pending"] += chunk["num_rows"] - failed
         return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,6 +55,10 @@ def slices_of(storage: Storage, rows: list[Row], sizes: list[int]) -> list[str]:
     return paths
 
 
+def with_ids(storage: Storage, paths: list[str], parts: list[pa.Table]) -> Iterator[pa.Table]:
+    return _with_ids(storage, paths, [storage.read_table(path, ["row_key"]).num_rows for path in paths], parts)
+
+
 def same_rows(table: pa.Table, rows: list[Row]) -> bool:
     return table.schema.equals(ROW) and table.equals(rows_table(rows))
 
@@ -72,10 +77,37 @@ def test_each_chunk_holds_its_planned_rows_whatever_the_slices(data: st.DataObje
     with tempfile.TemporaryDirectory() as folder:
         storage = open_storage(folder)
         slices = chunks(missing, data.draw(st.integers(1, 9)))
-        tables = list(_with_ids(storage, slices_of(storage, rows, sizes), slices))
+        tables = list(with_ids(storage, slices_of(storage, rows, sizes), slices))
     planned = [replace(rows[index], attempt=attempt) for index, attempt in zip(chosen, attempts, strict=True)]
     assert [table.num_rows for table in tables] == [part.num_rows for part in slices]
     assert same_rows(pa.concat_tables(tables).combine_chunks(), planned)
+
+
+def test_a_chunk_spread_over_many_slices_reads_each_once_and_holds_one(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [build_row(number) for number in range(200)]
+    paths = slices_of(storage, rows, [10] * 20)
+    chosen = [*range(3, 100, 20), 103, 104, 107, *range(123, 200, 20)]  # of every second slice, a chunk ends within one
+    missing = pa.table(
+        {"index": chosen, "attempt": [0] * 12, "resumed": [False] * 12, "part": [None] * 12}, schema=MISSING
+    )
+    read: list[str] = []
+    whole: list[weakref.ref[pa.Table]] = []
+    real = Storage.read_table
+
+    def counting(self: Storage, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+        table = real(self, path, columns)
+        if columns == ROW.names:
+            assert sum(slice() is not None for slice in whole) <= 1  # the one about to be let go
+            read.append(path)
+            whole.append(weakref.ref(table))
+        return table
+
+    monkeypatch.setattr(Storage, "read_table", counting)
+    tables = list(with_ids(storage, paths, chunks(missing, 7)))
+    assert same_rows(pa.concat_tables(tables).combine_chunks(), [rows[index] for index in chosen])
+    assert read == paths[0:20:2]
 
 
 def plan_of(storage: Storage, paths: list[str], **options: Any) -> dict[str, Any]:
@@ -121,8 +153,10 @@ def test_stored_and_finished_rows_are_not_asked(
     seal(storage, Change(good=[storage.put_table("shards", kept)]))
     finished = completions_table([Completion(rows[2], completion("x").answer)])
     part = storage.put_table(completions.FOLDER, finished)
+    # That a manifest has used the part up changes nothing: what it has is not asked again.
+    seal(storage, Change(good=[storage.put_table("shards", stored_rows({"key": "x"}))], consumed=[part.path]))
     plan = plan_of(storage, slices_of(storage, rows, []))
-    assert (plan["kept"], plan["resumed"], plan["to_ask"], plan["manifest"]) == (1, 1, 2, 1)
+    assert (plan["kept"], plan["resumed"], plan["to_ask"], plan["manifest"]) == (1, 1, 2, 2)
     assert [row.row_key for row in rows_in(storage, plan)] == [row.row_key for row in rows[1:]]
     assert [(chunk["resumed"], chunk["parts"]) for chunk in plan["chunks"]] == [(1, [part.path])]
     assert closes(plan)
@@ -162,6 +196,16 @@ def test_a_plan_without_work_has_no_chunks(storage: Storage, stored_rows: Callab
     seal(storage, Change(good=[storage.put_table("shards", kept)]))
     plan = plan_of(storage, slices_of(storage, [row], []))
     assert (plan["chunks"], plan["to_ask"], plan["kept"]) == ([], 0, 1)
+
+
+def test_the_plan_names_who_follows_whom(storage: Storage, stored_rows: Callable[..., pa.Table]) -> None:
+    row = build_row(0)
+    old = stored_rows({"key": "old"})
+    old = old.set_column(1, "prompt_key", pa.array([row.prompt_key]))
+    seal(storage, Change(good=[storage.put_table("shards", old)]))
+    plan = plan_of(storage, slices_of(storage, [row], []))
+    assert plan["succession"] == [[old["row_key"][0].as_py(), 0, row.row_key]]
+    assert (plan["superseded"], plan["carried"], plan["to_ask"]) == (1, 0, 1)
 
 
 def test_a_damaged_slice_is_not_planned_from(storage: Storage) -> None:

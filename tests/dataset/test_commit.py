@@ -76,6 +76,13 @@ def test_another_attempt_is_another_row(storage: Storage, journal: Journal, comp
     assert commit_rows(storage, journal, completion("a", 1)).manifest.consumed == [part]
 
 
+def test_a_later_attempt_uses_up_the_part_of_an_earlier_one(
+    storage: Storage, journal: Journal, completion: Make
+) -> None:
+    part = put_part(storage, completion("a", 0))  # cut by length; the run was killed, and the next one had more budget
+    assert commit_rows(storage, journal, completion("a", 1)).manifest.consumed == [part]
+
+
 def test_quarantined_rows_use_their_part_up_too(storage: Storage, journal: Journal, completion: Make) -> None:
     part = put_part(storage, completion("a"))
     assert commit_rows(storage, journal, completion("a"), verdict=BAD).manifest.consumed == [part]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from draftmill.dataset.completions import read_completions, unfinished, upload
+from draftmill.dataset.completions import GENERATED, generated, read_completions, unfinished, upload
 from draftmill.dataset.journal import Journal
 from draftmill.dataset.schema import completions_table
 from draftmill.dataset.storage import Storage
@@ -43,6 +43,20 @@ def test_consumed_parts_are_not_read(storage: Storage, completion: Make) -> None
     left = unfinished(storage, {one.path})
     assert left.to_pylist() == [{"row_key": completion("b").row.row_key, "attempt": 1, "part": two.path}]
     assert unfinished(storage, [one.path, two.path]).num_rows == 0
+
+
+def test_what_was_generated_is_in_all_parts_with_how_it_ended(storage: Storage, completion: Make) -> None:
+    assert generated(storage).equals(GENERATED.empty_table())
+    cut = completion("b", attempt=1, finish_type="length", finish_length=64)
+    parts = [storage.put_table("completions", completions_table([made])).path for made in (completion("a"), cut)]
+    found = generated(storage)
+    assert found.schema.equals(GENERATED)
+    rows = {row.pop("part"): row for row in found.to_pylist()}
+    key = {name: completion(name).row.row_key for name in "ab"}
+    assert rows == {
+        parts[0]: {"row_key": key["a"], "attempt": 0, "finish_type": "stop", "max_new_tokens": 64},
+        parts[1]: {"row_key": key["b"], "attempt": 1, "finish_type": "length", "max_new_tokens": 64},
+    }
 
 
 def test_read_takes_the_named_requests_and_the_first_of_two(storage: Storage, completion: Make) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from draftmill.dataset import journal_rows
-from draftmill.dataset.journal import Journal, Key, journal_path
+from draftmill.dataset.journal import Journal, Key, journal_path, state_folder
 from draftmill.dataset.lock import ProcessLock
 from draftmill.errors import DatasetError
 from draftmill.records import Completion
@@ -230,3 +230,33 @@ def test_path_is_one_per_dataset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert (one.name, len(one.parent.name)) == ("journal.sqlite", 16)
     monkeypatch.delenv("DRAFTMILL_STATE")
     assert tmp_path not in journal_path("s3://bucket/one").parents
+
+
+def test_the_state_folder_is_absolute_and_home_is_expanded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for spelling in ("~/mill", "mill", "./other/../mill", str(tmp_path / "mill")):
+        monkeypatch.setenv("DRAFTMILL_STATE", spelling)
+        assert state_folder() == tmp_path / "mill", spelling
+        assert journal_path("s3://bucket/one").parent.parent == tmp_path / "mill"
+    for unset in ("", None):
+        monkeypatch.setenv("DRAFTMILL_STATE", unset) if unset is not None else monkeypatch.delenv("DRAFTMILL_STATE")
+        assert state_folder().is_absolute()
+        assert state_folder().name == "draftmill"
+
+
+def test_spellings_of_one_folder_share_a_journal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DRAFTMILL_STATE", str(tmp_path / "state"))
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    one = journal_path(str(tmp_path / "real" / "dataset"))  # it need not be there yet
+    assert one == journal_path(str(tmp_path / "link" / "dataset"))
+    assert one == journal_path(f"file://{tmp_path}/link/dataset/")
+    assert one != journal_path(str(tmp_path / "real" / "other"))
+
+
+def test_duplicates_are_counted_until_the_end_and_stay_readable(tmp_path: Path, completion: Make) -> None:
+    with Journal(tmp_path / "j.sqlite") as journal:
+        for _ in range(3):
+            journal.put(completion("a"))
+    assert journal.duplicates == 2

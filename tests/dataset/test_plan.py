@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftmill.dataset.completions import UNFINISHED
+from draftmill.dataset.completions import GENERATED
 from draftmill.dataset.plan import CHUNK_ROWS_AT_LEAST, Plan, chunk_rows_auto, chunks, make_plan
 from draftmill.dataset.schema import ROW
 from draftmill.dataset.stored import STORED
@@ -58,8 +58,15 @@ def stored(*rows: dict[str, Any]) -> pa.Table:
     )
 
 
-def parts(*rows: tuple[str, int, str]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(UNFINISHED.names, row, strict=True)) for row in rows], UNFINISHED)
+def parts(*rows: tuple[Any, ...]) -> pa.Table:
+    """(row_key, attempt, part, finish="stop", budget=64)."""
+    return pa.Table.from_pylist(
+        [
+            {"row_key": key, "attempt": attempt, "finish_type": finish, "max_new_tokens": budget, "part": part}
+            for key, attempt, part, finish, budget in ((*row, *("stop", 64)[len(row) - 3 :]) for row in rows)
+        ],
+        GENERATED,
+    )
 
 
 def plan(rows: pa.Table, known: pa.Table | None = None, waiting: pa.Table | None = None, **options: Any) -> Plan:
@@ -135,19 +142,50 @@ def test_a_good_row_is_not_asked_for_a_bad_attempt_beside_it() -> None:
     assert plan(planned(("a", "a", 64)), known, again=frozenset({"degenerate"})).kept == 1
 
 
-def test_what_an_unfinished_run_answered_is_resumed() -> None:
-    waiting = parts(("a", 0, "completions/2"), ("a", 0, "completions/1"), ("b", 1, "completions/1"))
+def test_what_any_run_answered_is_resumed_from_the_first_part_that_has_it() -> None:
+    waiting = parts(("a", 0, "completions/2"), ("a", 0, "completions/1"), ("other", 0, "completions/1"))
     result = plan(planned(("a", "a", 64), ("b", "b", 64)), None, waiting)
     assert result.missing["resumed"].to_pylist() == [True, False]
     assert result.missing["part"].to_pylist() == ["completions/1", None]
     assert (result.resumed, result.to_ask) == (1, 1)
 
 
+def test_a_row_that_is_not_stored_comes_back_with_its_newest_attempt() -> None:
+    waiting = parts(("a", 0, "p1"), ("a", 2, "p3"), ("a", 1, "p2"))
+    result = plan(planned(("a", "a", 64)), None, waiting)
+    assert (asked(result), result.missing["part"].to_pylist(), result.to_ask) == ([(0, 2)], ["p3"], 0)
+
+
+@pytest.mark.parametrize(
+    ("finish", "budget", "expected"),
+    [("length", 63, (1, False)), ("length", 64, (0, True)), ("length", 65, (0, True)), ("stop", 63, (0, True))],
+)
+def test_a_completion_cut_at_a_smaller_budget_is_not_resumed_but_asked_again(
+    finish: str, budget: int, expected: tuple[int, bool]
+) -> None:
+    result = plan(planned(("a", "a", 64)), None, parts(("a", 0, "p", finish, budget)))
+    assert (result.missing["attempt"][0].as_py(), result.missing["resumed"][0].as_py()) == expected
+    assert result.missing["part"].to_pylist() == (["p"] if expected[1] else [None])
+
+
 def test_an_attempt_asked_again_is_resumed_under_its_own_number() -> None:
     known = stored({"key": "a", "finish": "length"})
     rows = planned(("a", "a", 128))
-    assert plan(rows, known, parts(("a", 0, "p"))).resumed == 0
+    assert plan(rows, known, parts(("a", 0, "p", "length", 64))).resumed == 0
     assert plan(rows, known, parts(("a", 1, "p"))).resumed == 1
+    assert plan(rows, known, parts(("a", 1, "p", "length", 128))).resumed == 1
+    cut = plan(rows, known, parts(("a", 1, "p", "length", 127)))
+    assert (asked(cut), cut.resumed) == ([(0, 2)], 0)
+
+
+def test_a_held_row_named_in_again_takes_the_attempt_that_a_killed_run_has_made() -> None:
+    known = stored({"key": "a", "attempt": 1, "reason": "degenerate"})
+    rows, again = planned(("a", "a", 64)), frozenset({"degenerate"})
+    made = plan(rows, known, parts(("a", 0, "p"), ("a", 1, "p"), ("a", 2, "p")), again=again)
+    assert (asked(made), made.resumed) == ([(0, 2)], 1)
+    new = plan(rows, known, parts(("a", 0, "p"), ("a", 1, "p")), again=again)
+    assert (asked(new), new.resumed) == ([(0, 2)], 0)
+    assert plan(rows, known, parts(("a", 2, "p"))).held == 1
 
 
 def test_rows_of_removed_prompts_are_carried_or_dropped() -> None:
@@ -165,14 +203,39 @@ def test_a_new_key_in_a_slot_supersedes_and_is_not_a_removal() -> None:
     assert asked(result) == [(0, 0)]
 
 
+def test_each_stored_row_of_a_slot_has_the_planned_row_as_successor() -> None:
+    known = stored({"key": "old", "slot": "s"}, {"key": "old", "slot": "s", "attempt": 1, "reason": "degenerate"})
+    result = plan(planned(("other", "o", 64), ("new", "s", 64)), known)
+    assert result.succession == {("old", 0): "new", ("old", 1): "new"}
+    assert result.superseded == 2
+
+
+def test_the_successor_of_a_duplicates_slot_is_the_row_it_shares() -> None:
+    known = stored({"key": "x", "slot": "A"}, {"key": "y", "slot": "B"})
+    result = plan(planned(("k", "B", 64), ("k", "A", 64)), known, removed="drop")
+    assert result.duplicates == {1: 0}
+    assert result.succession == {("x", 0): "k", ("y", 0): "k"}
+    assert (result.superseded, result.dropped) == (2, frozenset())
+
+
 def test_a_row_kept_for_another_prompt_is_neither_removed_nor_superseded() -> None:
     known = stored({"key": "k", "slot": "A"})
     moved = plan(planned(("k", "B", 64)), known, removed="drop")  # A is gone, B has the same ids
-    assert (moved.kept, moved.dropped, moved.superseded) == (1, frozenset(), 0)
     swapped = plan(planned(("k", "B", 64), ("new", "A", 64)), known)
-    assert (swapped.kept, swapped.superseded, swapped.protected) == (1, 0, {"k"})
     same = plan(planned(("k", "B", 64), ("k", "A", 64)), known)  # A is B's duplicate now
-    assert (same.kept, same.superseded, same.protected) == (1, 0, frozenset())
+    for result in (moved, swapped, same):
+        assert (result.kept, result.succession, result.superseded, result.dropped) == (1, {}, 0, frozenset())
+
+
+def test_a_good_row_is_carried_while_its_successor_is_held() -> None:
+    old = {"key": "old", "slot": "s"}
+    old_bad = {**old, "attempt": 1, "reason": "truncated"}
+    rows = planned(("new", "s", 64))
+    held = plan(rows, stored(old, old_bad, {"key": "new", "slot": "s", "reason": "degenerate"}), removed="drop")
+    assert (held.held, held.carried, held.carried_bad, held.superseded) == (1, 1, 0, 1)
+    assert held.succession == {("old", 0): "new", ("old", 1): "new"}
+    good = plan(rows, stored(old, old_bad, {"key": "new", "slot": "s"}))
+    assert (good.kept, good.carried, good.superseded) == (1, 0, 2)
 
 
 def test_chunks_are_slices_in_source_order() -> None:
@@ -203,7 +266,17 @@ STORED_ROWS = st.lists(
     max_size=8,
     unique_by=lambda row: (row["key"], row["attempt"]),
 )
-WAITING = st.lists(st.tuples(KEYS, st.integers(0, 3), st.sampled_from(["p1", "p2"])), max_size=6)
+WAITING = st.lists(
+    st.tuples(
+        KEYS,
+        st.integers(0, 3),
+        st.sampled_from(["p1", "p2"]),
+        st.sampled_from(["stop", "length"]),
+        st.sampled_from([32, 64, 128]),
+    ),
+    max_size=8,
+    unique_by=lambda row: row[:3],
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -218,16 +291,50 @@ def test_each_row_lands_in_exactly_one_place(
     assert not set(indices) & set(result.duplicates)
     assert result.missing.num_rows == result.resumed + result.to_ask
     assert len(rows) == result.kept + result.held + len(result.duplicates) + result.resumed + result.to_ask
-    # A stored request is never asked again under its own number, and a new one always begins at 0.
-    numbers = {(row["key"], row["attempt"]) for row in known}
-    for index, attempt in asked(result):
-        key = rows[index][0]
-        assert (key, attempt) not in numbers
-        assert attempt == max((a + 1 for k, a in numbers if k == key), default=0)
+    # What is asked is the attempt after all those made, whether stored or only generated.
+    numbers = {(row["key"], row["attempt"]) for row in known} | {row[:2] for row in waiting}
+    for request in result.missing.to_pylist():
+        tops = [a for k, a in numbers if k == rows[request["index"]][0]]
+        assert request["attempt"] == max(tops, default=-1) + (not request["resumed"])
     # Every stored row is carried, dropped, superseded or its key is planned.
     by_key = sum(row["key"] in {key for key, _, _ in rows} for row in known)
     fates = result.carried + result.carried_bad + len(result.dropped) + result.superseded
     assert by_key + fates == len(known)
+
+
+@settings(max_examples=100, deadline=None)
+@given(PLANNED_ROWS, STORED_ROWS, WAITING, st.booleans())
+def test_nothing_is_asked_that_a_part_has(rows: list[Any], known: list[Any], waiting: list[Any], again: bool) -> None:
+    reasons = frozenset({"degenerate"} if again else ())
+    result = plan(planned(*rows), stored(*known), parts(*waiting), removed="keep", again=reasons)
+    tops = {key: max(row["attempt"] for row in known if row["key"] == key) for key in {row["key"] for row in known}}
+    for request in result.missing.to_pylist():
+        key, _, budget = rows[request["index"]]
+        made = sorted(row[1:] for row in waiting if row[0] == key and row[1] > tops.get(key, -1))
+        newest = [row for row in made if row[0] == made[-1][0]]
+        if request["resumed"]:
+            # From the first part that has the newest attempt, and not cut at a smaller budget there.
+            assert (request["attempt"], request["part"]) == newest[0][:2]
+            assert newest[0][2] == "stop" or newest[0][3] >= budget
+        else:
+            assert (key, request["attempt"]) not in {row[:2] for row in waiting}
+            assert not newest or (newest[0][2] == "length" and newest[0][3] < budget)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PLANNED_ROWS, STORED_ROWS, st.sampled_from(["keep", "drop"]))
+def test_succession_is_for_the_unplanned_rows_of_planned_slots(rows: list[Any], known: list[Any], removed: str) -> None:
+    result = plan(planned(*rows), stored(*known), removed=removed)
+    keys, slots = {key for key, _, _ in rows}, {(slot, key) for key, slot, _ in rows}
+    expected = {
+        (row["key"], row["attempt"])
+        for row in known
+        if row["key"] not in keys and row["slot"] in {slot for slot, _ in slots}
+    }
+    assert set(result.succession) == expected
+    slot_of = {(row["key"], row["attempt"]): row["slot"] for row in known}
+    assert all((slot_of[request], successor) in slots for request, successor in result.succession.items())
+    assert not result.dropped & expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -248,5 +355,5 @@ def test_order_changes_nothing_but_order(
         return dict(zip(keys, zip(columns["attempt"], columns["part"], strict=True), strict=True))
 
     assert requests(one, rows) == requests(two, shuffled)
-    for name in ("kept", "held", "carried", "carried_bad", "superseded", "resumed", "to_ask", "dropped", "protected"):
+    for name in ("kept", "held", "carried", "carried_bad", "superseded", "resumed", "to_ask", "dropped", "succession"):
         assert getattr(one, name) == getattr(two, name), name

@@ -14,6 +14,7 @@ from draftmill.dataset.rejudge import Rejudged, rejudge
 from draftmill.dataset.seal import Change, seal
 from draftmill.dataset.shards import dataset_rows
 from draftmill.dataset.storage import ObjectRef, Storage
+from draftmill.dataset.stored import row_counts
 from draftmill.errors import DatasetError
 from draftmill.judging.answers import Answers
 from draftmill.judging.judge import judge, judge_one
@@ -129,6 +130,27 @@ def test_another_reason_stays_in_quarantine_under_its_new_name(storage: Storage,
     outcome = rejudged(storage, manifest, low)
     assert {row["reason"] for row in rows(storage, outcome.bad).values()} == {"id_out_of_range"}
     assert (outcome.to_good, outcome.to_bad, len(outcome.moved)) == (0, 0, 2)
+
+
+def test_rows_are_counted_by_row_key_however_many_attempts_stand(storage: Storage, completion: Make) -> None:
+    good, bad = [10, CLOSE, 11, END], [10, 11, END]
+    attempts = [("a", 0, good), ("a", 1, bad), ("b", 0, bad), ("c", 0, good)]
+    made = [answered(completion, name, ids, attempt=attempt) for name, attempt, ids in attempts]
+    manifest = sealed(storage, made, structure())
+    assert (manifest.counts["good_rows"], manifest.counts["quarantined_rows"]) == (2, 2)
+    assert row_counts(storage, manifest) == (2, 1)
+    outcome = rejudged(storage, manifest, structure(thinks=False))
+    after = seal(storage, Change(good=outcome.good, bad=outcome.bad, dropped=outcome.moved))
+    assert row_counts(storage, after.manifest) == (after.tally.good_rows, after.tally.held) == (3, 0)
+    assert after.tally.replaced == 1
+
+
+def test_a_rejudge_supersedes_nothing(storage: Storage, stored_rows: Callable[..., pa.Table]) -> None:
+    tables = [stored_rows({"key": key, "slot": "s"}, reason="degenerate") for key in ("old", "new")]
+    manifest = seal(storage, Change(bad=[storage.put_table("quarantine", table) for table in tables])).manifest
+    outcome = rejudge(storage, manifest, lambda table: [Verdict(None, "", None, 3, 2)] * table.num_rows)
+    after = seal(storage, Change(good=outcome.good, dropped=outcome.moved))
+    assert (after.tally.good_rows, after.tally.superseded) == (2, 0)
 
 
 @pytest.mark.parametrize("reason", sorted(OF_THE_EXCHANGE))

@@ -34,6 +34,10 @@ class Dataset:
     def request(self, key: str, attempt: int = 0) -> tuple[str, int]:
         return self.key_of(key), attempt
 
+    def to(self, successor: str, *names: str) -> dict[tuple[str, int], str]:
+        """The succession from these rows to another."""
+        return {self.request(name): self.key_of(successor) for name in names}
+
     def seal(self, *good: dict[str, Any], **change: Any) -> Sealed:
         shards = [self.good(*good)] if good else []
         return seal(self.storage, Change(good=shards, **change))
@@ -77,29 +81,62 @@ def test_the_same_change_twice_is_one_manifest(dataset: Dataset) -> None:
     inside = dataset.seal({"key": "b"})
     assert (again.sealed, inside.sealed) == (False, False)
     assert again.manifest == inside.manifest == first.manifest
-    assert (again.tally.sealed_before, again.tally.good_rows) == (2, 2)
+    assert (again.tally.sealed_before, again.tally.good_rows) == ({(True, True): 2}, 2)
     assert versions(dataset.storage) == [1]
 
 
-def test_a_new_key_supersedes_the_slots_old_rows(dataset: Dataset) -> None:
+def test_a_good_successor_supersedes_the_slots_old_rows(dataset: Dataset) -> None:
     dataset.seal({"key": "old", "slot": "s"}, {"key": "b"}, bad=[dataset.bad({"key": "d", "slot": "s"})])
-    sealed = dataset.seal({"key": "new", "slot": "s"})
+    sealed = dataset.seal({"key": "new", "slot": "s"}, succession=dataset.to("new", "old", "d"))
     assert dataset.standing() == {("b", 0): "good", ("new", 0): "good"}
     assert sealed.tally.superseded == 2
     assert sealed.manifest.quarantine == []
 
 
-def test_a_bad_new_key_supersedes_too(dataset: Dataset) -> None:
-    dataset.seal({"key": "old", "slot": "s"}, {"key": "b"})
-    sealed = dataset.seal(bad=[dataset.bad({"key": "new", "slot": "s"})])
-    assert dataset.standing() == {("b", 0): "good", ("new", 0): "degenerate"}
-    assert (sealed.tally.superseded, sealed.tally.good_rows) == (1, 1)
+def test_a_bad_successor_never_removes_a_good_row(dataset: Dataset) -> None:
+    dataset.seal({"key": "old", "slot": "s"}, {"key": "b"}, bad=[dataset.bad({"key": "d", "slot": "s"})])
+    successors = dataset.to("new", "old", "d")
+    sealed = dataset.seal(bad=[dataset.bad({"key": "new", "slot": "s"})], succession=successors)
+    assert dataset.standing() == {("old", 0): "good", ("b", 0): "good", ("new", 0): "degenerate"}
+    assert (sealed.tally.superseded, sealed.tally.good_rows, sealed.tally.held) == (1, 2, 1)
+    sealed = dataset.seal({"key": "new", "attempt": 1, "slot": "s"}, succession=successors)
+    assert dataset.standing() == {("b", 0): "good", ("new", 1): "good"}
+    assert (sealed.tally.superseded, sealed.tally.held) == (1, 0)
 
 
-def test_a_protected_row_is_not_superseded(dataset: Dataset) -> None:
+def test_a_successor_sealed_already_supersedes_without_new_rows(dataset: Dataset) -> None:
+    dataset.seal({"key": "a"}, {"key": "old", "slot": "s"})
+    dataset.seal({"key": "new", "slot": "s"})
+    assert len(dataset.standing()) == 3
+    sealed = dataset.seal(succession=dataset.to("new", "old"))
+    assert (sealed.sealed, sealed.tally.superseded) == (True, 1)
+    assert dataset.standing() == {("a", 0): "good", ("new", 0): "good"}
+    assert not dataset.seal(succession=dataset.to("new", "old")).sealed
+
+
+def test_a_successor_that_is_not_there_supersedes_nothing(dataset: Dataset) -> None:
     dataset.seal({"key": "old", "slot": "s"})
-    dataset.seal({"key": "new", "slot": "s"}, protected=frozenset({dataset.key_of("old")}))
+    assert not dataset.seal(succession=dataset.to("new", "old")).sealed
+    dataset.seal({"key": "new", "slot": "s"}, dropped={dataset.request("old")}, succession=dataset.to("d", "new"))
+    assert dataset.standing() == {("new", 0): "good"}
+
+
+def test_without_succession_the_rows_of_a_slot_stand_side_by_side(dataset: Dataset) -> None:
+    dataset.seal({"key": "old", "slot": "s"})
+    dataset.seal({"key": "new", "slot": "s"})
     assert dataset.standing() == {("old", 0): "good", ("new", 0): "good"}
+
+
+def test_a_circle_of_successors_removes_nothing(dataset: Dataset) -> None:
+    dataset.seal({"key": "a"}, {"key": "b"})
+    assert not dataset.seal(succession=dataset.to("a", "b") | dataset.to("b", "a")).sealed
+
+
+def test_the_row_that_replaces_the_successor_counts_for_it(dataset: Dataset) -> None:
+    dataset.seal({"key": "old", "slot": "s"}, {"key": "new", "slot": "s", "finish": "length"})
+    bad = dataset.bad({"key": "new", "attempt": 1, "slot": "s"})
+    dataset.seal(bad=[bad], succession=dataset.to("new", "old"))
+    assert dataset.standing() == {("new", 0): "good", ("new", 1): "degenerate"}
 
 
 def test_a_raised_budget_replaces_the_cut_row(dataset: Dataset) -> None:
@@ -141,7 +178,7 @@ def test_rows_judged_anew_move_without_a_request(dataset: Dataset) -> None:
     }
     sealed = dataset.seal({"key": "c"}, **change)
     assert dataset.standing() == {("a", 0): "good", ("c", 0): "good", ("b", 0): "truncated"}
-    assert (sealed.tally.moved, sealed.tally.dropped, sealed.tally.sealed_before) == (2, 0, 0)
+    assert (sealed.tally.moved, sealed.tally.dropped, sealed.tally.sealed_before) == (2, 0, {})
     assert not dataset.seal({"key": "c"}, **change).sealed
 
 
@@ -165,7 +202,7 @@ def test_counts_are_completed_with_the_final_numbers(dataset: Dataset) -> None:
         return {"superseded": tally.superseded, "good_rows": -1}
 
     dataset.seal({"key": "old", "slot": "s"})
-    sealed = dataset.seal({"key": "new", "slot": "s"}, counts=counts)
+    sealed = dataset.seal({"key": "new", "slot": "s"}, succession=dataset.to("new", "old"), counts=counts)
     assert sealed.manifest.counts == {"superseded": 1, "good_rows": 1, "quarantined_rows": 0}
 
 
@@ -242,11 +279,35 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> 
 def test_a_lost_race_is_merged_onto_the_winner(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset.seal({"key": "old", "slot": "s"})
     _meanwhile(monkeypatch, lambda: dataset.seal({"key": "a", "messages": "winner's"}, {"key": "b"}))
-    sealed = dataset.seal({"key": "a", "messages": "ours"}, {"key": "c"}, {"key": "new", "slot": "s"})
-    assert (sealed.sealed, sealed.manifest.version, sealed.tally.sealed_before) == (True, 3, 1)
+    ours = [{"key": "a", "messages": "ours"}, {"key": "c"}, {"key": "new", "slot": "s"}]
+    sealed = dataset.seal(*ours, succession=dataset.to("new", "old"))
+    assert (sealed.sealed, sealed.manifest.version) == (True, 3)
+    assert (sealed.tally.sealed_before, sealed.tally.superseded) == ({(True, True): 1}, 1)
     assert dataset.standing() == {("a", 0): "good", ("b", 0): "good", ("c", 0): "good", ("new", 0): "good"}
     texts = [m for ref in sealed.manifest.shards for m in dataset.storage.read_table(ref.path)["messages"].to_pylist()]
     assert sorted(text for text in texts if text) == ["winner's"]
+
+
+def test_a_race_lost_to_rows_of_the_slot_keeps_the_winners_and_ours(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset.seal({"key": "old", "slot": "s"}, {"key": "c"})
+    successors = dataset.to("new", "old")
+    # The winner brings the good successor; ours of the same request is bad.
+    _meanwhile(monkeypatch, lambda: dataset.seal({"key": "new", "slot": "s"}, succession=successors))
+    sealed = dataset.seal({"key": "a"}, bad=[dataset.bad({"key": "new", "slot": "s"})], succession=successors)
+    assert dataset.standing() == {("a", 0): "good", ("c", 0): "good", ("new", 0): "good"}
+    assert (sealed.tally.superseded, sealed.tally.sealed_before) == (0, {(False, True): 1})
+
+
+def test_rows_sealed_before_are_counted_by_their_sides(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    def winner() -> None:
+        dataset.seal({"key": "a"}, {"key": "b"}, bad=[dataset.bad({"key": "c"}, {"key": "d"})])
+
+    _meanwhile(monkeypatch, winner)
+    sealed = dataset.seal({"key": "a"}, {"key": "c"}, {"key": "new"}, bad=[dataset.bad({"key": "b"}, {"key": "d"})])
+    assert sealed.tally.sealed_before == {(True, True): 1, (True, False): 1, (False, True): 1, (False, False): 1}
+    assert (sealed.tally.good_rows, sealed.tally.held) == (3, 2)
 
 
 def test_a_race_lost_to_the_same_rows_seals_nothing_more(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,14 @@ def test_sealed_rows_and_second_copies_are_not_unfinished(
     assert dataset_status(storage.url).unfinished == 3  # b, c, and a's next attempt
 
 
+def test_an_attempt_before_the_sealed_one_is_not_unfinished(
+    storage: Storage, stored_rows: Rows, completion: Callable[..., Completion]
+) -> None:
+    storage.put_table(completions.FOLDER, completions_table([completion("a"), completion("a", 1)]))
+    seal(storage, Change(good=[storage.put_table("shards", stored_rows({"key": "a", "attempt": 1}))]))
+    assert dataset_status(storage.url).unfinished == 0
+
+
 @pytest.mark.parametrize("kind", ["shards", "quarantine", "rejected"])
 def test_a_missing_object_is_named(storage: Storage, stored_rows: Rows, kind: str) -> None:
     manifest = seal(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect import State
 from prefect.testing.utilities import prefect_test_harness
 
 from draftmill.dataset.manifest import Manifest, newest
@@ -67,6 +68,9 @@ class Mill:
     async def refresh(self, *, again: Sequence[str] = (), plan_only: bool = False, **changes: Any) -> dict[str, Any]:
         """The data of the flow's final state."""
         state = await refresh(self.recipe(**changes), plan_only=plan_only, again=list(again), return_state=True)
+        return await self._data(state)
+
+    async def _data(self, state: State[Any]) -> dict[str, Any]:
         data: dict[str, Any] = await state.aresult(raise_on_failure=False)
         if isinstance(data, BaseException):
             raise data
@@ -74,8 +78,7 @@ class Mill:
 
     async def rerun(self, *, generate: bool = False, reasons: Sequence[str] = (), **changes: Any) -> dict[str, Any]:
         state = await rerun(self.recipe(**changes), generate=generate, reasons=list(reasons), return_state=True)
-        data: dict[str, Any] = await state.aresult(raise_on_failure=False)
-        return data | {"state": state.name}
+        return await self._data(state)
 
     @property
     def manifest(self) -> Manifest | None:
