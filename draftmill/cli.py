@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from draftmill.errors import DraftmillError, RecipeError
-from draftmill.recipe import Recipe, load_recipe, parse_recipe
+from draftmill.recipe import Recipe
+from draftmill.recipe_file import load_recipe, parse_recipe
 from draftmill.reporting import terminal
 
 app = typer.Typer(
@@ -241,7 +242,8 @@ def _stored_recipe(dataset: str, sets: tuple[str, ...]) -> Recipe:
     """The recipe of a dataset's newest manifest, with --set on top."""
     from draftmill.dataset.manifest import newest
     from draftmill.dataset.storage import open_storage
-    from draftmill.recipe import anchored, assign
+    from draftmill.recipe import anchored
+    from draftmill.recipe_file import assign
 
     manifest = newest(open_storage(dataset))
     if manifest is None:
@@ -255,7 +257,7 @@ def _stored_recipe(dataset: str, sets: tuple[str, ...]) -> Recipe:
 
 
 def _recipe_of_tokenizer(name: str, template: str | None, revision: str | None, sets: tuple[str, ...]) -> Recipe:
-    from draftmill.recipe import assign
+    from draftmill.recipe_file import assign
 
     data: dict[str, Any] = {
         "dataset": "none",

@@ -17,7 +17,8 @@ from draftmill.errors import GateRefused
 from draftmill.gate import Gate, Level
 from draftmill.generation.http import open_http
 from draftmill.progress import Rows, listening
-from draftmill.recipe import Recipe, parse_recipe
+from draftmill.recipe import Recipe
+from draftmill.recipe_file import parse_recipe
 from draftmill.rendering.prepare import Prepared, prepare
 from draftmill.serving.answers import Card
 from draftmill.serving.fake import FakeServer

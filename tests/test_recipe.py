@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from draftmill.errors import RecipeError
-from draftmill.recipe import Recipe, load_recipe, parse_recipe
+from draftmill.recipe import Recipe
+from draftmill.recipe_file import load_recipe, parse_recipe
 
 MINIMAL: dict[str, Any] = {
     "dataset": "out",

@@ -16,7 +16,7 @@ from draftmill.arrays import ids_array
 from draftmill.dataset import completions
 from draftmill.errors import DatasetError
 from draftmill.judging.structure import Structure
-from draftmill.recipe import parse_recipe
+from draftmill.recipe_file import parse_recipe
 from draftmill.records import Answer, Completion, Row, Thinking
 from draftmill.workspace import open_pool, open_workspace
 

@@ -14,7 +14,7 @@ from draftmill.dataset.storage import Storage, open_storage
 from draftmill.dataset.stored import listed_table
 from draftmill.errors import DraftmillError, RecipeError
 from draftmill.judging.structure import Structure
-from draftmill.recipe import parse_recipe
+from draftmill.recipe_file import parse_recipe
 from draftmill.records import Thinking
 from draftmill.rendering.tokenizer import load_tokenizer
 from draftmill.reporting.row_parts import Part, Piece

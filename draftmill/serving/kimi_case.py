@@ -29,7 +29,8 @@ from draftmill.generation.pool import Pool
 from draftmill.judging.judge import judge_one
 from draftmill.judging.structure import Structure
 from draftmill.prompts.load import load_prompts
-from draftmill.recipe import Recipe, parse_recipe
+from draftmill.recipe import Recipe
+from draftmill.recipe_file import parse_recipe
 from draftmill.records import Completion, Reason, Row, Verdict
 from draftmill.rendering.prepare import prepare
 from draftmill.rendering.render import render_prompts

@@ -22,7 +22,8 @@ from draftmill.dataset.rejected import rejections_table
 from draftmill.dataset.schema import ROW, completions_table, rows_table, table_rows
 from draftmill.dataset.seal import Change, seal
 from draftmill.dataset.storage import Storage, open_storage
-from draftmill.recipe import Recipe, parse_recipe
+from draftmill.recipe import Recipe
+from draftmill.recipe_file import parse_recipe
 from draftmill.records import Completion, Reason, Rejection, Row
 
 NONE = frozenset[str]()

@@ -24,7 +24,8 @@ from draftmill.dataset.seal import Change
 from draftmill.dataset.shards import dataset_rows
 from draftmill.dataset.storage import Storage, open_storage
 from draftmill.dataset.stored import stored_keys
-from draftmill.recipe import Recipe, parse_recipe
+from draftmill.recipe import Recipe
+from draftmill.recipe_file import parse_recipe
 from draftmill.records import Answer, Completion, Reason, Row, Verdict
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

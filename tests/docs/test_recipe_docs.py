@@ -16,6 +16,7 @@ from draftmill.dataset.schema import QUARANTINE, SHARD
 from draftmill.prompts.load import load_prompts
 from draftmill.prompts.messages import ROLES
 from draftmill.prompts.shapes import FIELDS
+from draftmill.recipe_file import load_recipe
 from draftmill.records import Reason
 
 ROOT = Path(__file__).parents[2]
@@ -119,7 +120,7 @@ def test_links_between_documents_hold():
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
 def test_written_recipes_load(path):
-    assert recipe.load_recipe(path).dataset
+    assert load_recipe(path).dataset
 
 
 def test_the_demo_recipe_is_complete():

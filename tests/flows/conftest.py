@@ -14,7 +14,8 @@ from prefect.testing.utilities import prefect_test_harness
 
 from draftmill.dataset.manifest import Manifest, newest
 from draftmill.dataset.storage import open_storage
-from draftmill.recipe import Recipe, parse_recipe
+from draftmill.recipe import Recipe
+from draftmill.recipe_file import parse_recipe
 from draftmill.serving.answers import Card
 from draftmill.serving.fake import FakeServer
 from draftmill.serving.fake_answers import Answers, Markers, Seeded

@@ -17,7 +17,8 @@ from draftmill.generation import retry
 from draftmill.generation.http import open_http
 from draftmill.generation.pool import Pool
 from draftmill.progress import Rows, listening
-from draftmill.recipe import Recipe, parse_recipe
+from draftmill.recipe import Recipe
+from draftmill.recipe_file import parse_recipe
 from draftmill.records import Completion, Reason, Row
 from draftmill.serving.facade import Flight
 from draftmill.serving.fake import FakeServer

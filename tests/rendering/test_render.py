@@ -11,7 +11,8 @@ import pytest
 
 from draftmill import identity
 from draftmill.dataset.schema import LOADED, ROW, table_rows
-from draftmill.recipe import Recipe, parse_recipe
+from draftmill.recipe import Recipe
+from draftmill.recipe_file import parse_recipe
 from draftmill.records import Reason
 from draftmill.rendering.render import Rendered, parse_arguments, render_prompts
 from draftmill.rendering.template import Refused

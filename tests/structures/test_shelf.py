@@ -10,7 +10,8 @@ from transformers import PreTrainedTokenizerBase
 
 from draftmill.errors import RecipeError
 from draftmill.judging.derive import derive_structure, inspect
-from draftmill.recipe import Model, Recipe, parse_recipe
+from draftmill.recipe import Model, Recipe
+from draftmill.recipe_file import parse_recipe
 from draftmill.records import Thinking
 from draftmill.rendering.tokenizer import load_tokenizer
 
