@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from prefect.client.orchestration import get_client
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import TerminationSignal
 from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler
@@ -93,7 +94,8 @@ def _quiet_console() -> None:
 @contextlib.contextmanager
 def _server() -> Iterator[None]:
     """The configured server, or a local one that ends with this process, however that ends."""
-    if get_current_settings().api.url:
+    if url := get_current_settings().api.url:
+        asyncio.run(_check_server(url))
         yield
         return
     server = SubprocessASGIServer()
@@ -110,6 +112,17 @@ def _server() -> Iterator[None]:
         APILogHandler().flush()
         EventsWorker.drain_all(timeout=DRAIN_TIMEOUT_S)
         server.stop()
+
+
+async def _check_server(url: str) -> None:
+    async with get_client() as client:
+        if (fault := await client.api_healthcheck()) is not None:
+            raise DraftmillError(
+                "the Prefect server does not answer",
+                value=f"{url}: {type(fault).__name__}",
+                expected="a running server at PREFECT_API_URL (or in Prefect's profile)",
+                remedy="start it (prefect server start), or unset PREFECT_API_URL to run on a local one",
+            )
 
 
 @contextlib.contextmanager

@@ -75,9 +75,10 @@ def print_summary(summary: Mapping[str, Any], *, plan: bool, as_json: bool) -> N
 
 def print_gate(checks: Sequence[Check], *, as_json: bool) -> None:
     """The gate's table."""
-    table = Table("server", "check", "", "seen", "expected")
+    table = Table("check", "", "seen", "expected")
+    table.add_column("server", overflow="fold")
     for check in checks:
-        table.add_row(check.url, check.name, check.level.value, plain(check.seen), plain(check.expected))
+        table.add_row(check.name, check.level.value, plain(check.seen), plain(check.expected), check.url)
     out.print(table)
     for check in checks:
         if check.remedy:

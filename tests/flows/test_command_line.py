@@ -20,9 +20,9 @@ DRAFTMILL = [sys.executable, "-c", "from draftmill.cli import main; main()"]
 PARTS = ("error: ", "  got:      ", "  expected: ", "  to do:    ")
 
 
-async def draftmill(*arguments: str) -> tuple[int, str, str]:
+async def draftmill(*arguments: str, prefect: str | None = None) -> tuple[int, str, str]:
     """Exit status, stdout, stderr of one command, on the tests' own Prefect server."""
-    environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value(), "COLUMNS": "200"}
+    environment = {**os.environ, "PREFECT_API_URL": prefect or PREFECT_API_URL.value(), "COLUMNS": "200"}
     process = await asyncio.create_subprocess_exec(
         *DRAFTMILL, *arguments, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -151,6 +151,12 @@ async def test_verify_names_the_file_and_the_fault(mill, fake_server, recipe_fil
             status, out, err = await draftmill("verify", str(copy))
             assert (status, "Traceback" in err) == (1, False)
             assert f"{file}: " in out
+
+
+async def test_a_prefect_server_that_does_not_answer(recipe_file) -> None:
+    status, _, err = await draftmill("run", recipe_file(), prefect="http://127.0.0.1:9/api")
+    assert status == 1
+    assert_four_parts(err, "http://127.0.0.1:9/api", "PREFECT_API_URL")
 
 
 async def test_rerun_refuses_an_unknown_reason(mill) -> None:
