@@ -1,4 +1,4 @@
-"""`draftmill COMMAND`: data to stdout, progress and errors to stderr, the exit status of the contract.
+"""`draftmill COMMAND`: data to stdout, progress and errors to stderr, the exit status that README.md names.
 
 Commands that run a flow find it through the entry point `draftmill.flows`; all
 others are plain calls into the library. An error of draftmill's own is printed
@@ -8,7 +8,7 @@ in its four parts; a traceback is always a fault of ours.
 from __future__ import annotations
 
 import asyncio
-import json
+import copy
 import os
 import sys
 from importlib.metadata import entry_points
@@ -52,7 +52,7 @@ Json = Annotated[bool, typer.Option("--json", help="Make the last line of stdout
 
 
 def main() -> None:
-    """The entry point. Ends with the contract's exit status and never with a traceback of an expected error."""
+    """The entry point. Ends with README's exit status and never with a traceback of an expected error."""
     try:
         app()
     except DraftmillError as error:
@@ -83,7 +83,7 @@ def rerun(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Judge what is stored by the present rules, with 0 requests; with --generate ask again for bad rows.
+    """Judge what is stored by the present rules, with 0 requests; --generate asks for failed rows and --reason.
 
     Example: draftmill rerun demo-dataset --generate --reason truncated
     """
@@ -241,16 +241,15 @@ def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
 def _stored_recipe(dataset: str, sets: tuple[str, ...]) -> Recipe:
     """The recipe of a dataset's newest manifest, with --set on top."""
     from draftmill.dataset.manifest import newest
+    from draftmill.dataset.status import no_dataset
     from draftmill.dataset.storage import open_storage
     from draftmill.recipe import anchored
     from draftmill.recipe_file import assign
 
     manifest = newest(open_storage(dataset))
     if manifest is None:
-        raise RecipeError(
-            "no dataset there", value=dataset, expected="a folder or prefix with manifests/", remedy="correct the path"
-        )
-    data = json.loads(json.dumps(manifest.recipe))
+        raise no_dataset(dataset)
+    data = copy.deepcopy(manifest.recipe)
     for assignment in sets:
         assign(data, assignment)
     return anchored(parse_recipe({**data, "dataset": dataset}, origin=f"the recipe of manifest {manifest.version}"))

@@ -66,4 +66,4 @@ class DatasetError(DraftmillError):
 
 
 class MissingPart(DraftmillError):
-    """An optional part (the embedded engine, say) is not installed."""
+    """A part is not installed (the embedded engine, say), or comes from another installation."""

@@ -26,7 +26,7 @@ from draftmill.judging.judge import judge_one
 from draftmill.judging.structure import Structure
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
-from draftmill.records import Completion, Fault, Row, ServerReport
+from draftmill.records import Answer, Completion, Fault, Row, ServerReport
 from draftmill.rendering.prepare import prepare
 
 LOOK_EVERY_S = 2.0
@@ -198,55 +198,35 @@ async def _canary(
 ) -> Check:
     budget = min(CANARY_TOKENS, recipe.sampling.max_new_tokens)
     row = Row("canary", 0, "canary", "canary", "default", 0, canary_ids, budget, None, "canary")
+    result = await _ask(row, recipe, protocol, http, report)
+    expected = "the prompt echoed to the id, and an answer of the model's structure"
+    if isinstance(result, str):
+        remedy = "look at the server's log; SGLang up to 0.4.10.post2 returns no ids"
+        return _check(report, "canary", False, seen=result, expected=expected, remedy=remedy)
+    verdict = judge_one(Completion(row, result), structure, on_truncated="keep", degenerate="off")
+    good = verdict.reason is None
+    seen = f"{len(result.output_ids)} ids, {result.finish_type}" if good else f"{verdict.reason}: {verdict.detail}"
+    remedy = "see docs/reason-codes.md for what makes a server answer so"
+    return _check(report, "canary", good, seen=seen, expected=expected, remedy=remedy)
+
+
+async def _ask(
+    row: Row, recipe: Recipe, protocol: ModuleType, http: aiohttp.ClientSession, report: ServerReport
+) -> Answer | str:
+    """The answer to one row, or in words why there is none."""
     rid = uuid.uuid4().hex
     body = protocol.payload(row, recipe.sampling, rid=rid)
-    expected = "the prompt echoed to the id, and an answer of the model's structure"
+    timeout = aiohttp.ClientTimeout(total=CANARY_TIMEOUT_S)
+    url = report.url + protocol.GENERATE
     try:
-        timeout = aiohttp.ClientTimeout(total=CANARY_TIMEOUT_S)
         # As the pool sends it: a redirect would make a GET of it, or show the key to another host.
-        async with http.post(
-            report.url + protocol.GENERATE, json=body, timeout=timeout, allow_redirects=False
-        ) as answer:
+        async with http.post(url, json=body, timeout=timeout, allow_redirects=False) as answer:
             content = await answer.read()
-            result = protocol.read(answer.status, answer.headers, content, row=row, rid=rid, engine=report.engine)
     except TimeoutError:
-        return _check(
-            report,
-            "canary",
-            False,
-            seen=f"no answer in {CANARY_TIMEOUT_S:.0f} s",
-            expected=expected,
-            remedy="look at the server's log",
-        )
+        return f"no answer in {CANARY_TIMEOUT_S:.0f} s"
     except aiohttp.ClientError as error:
-        return _check(
-            report,
-            "canary",
-            False,
-            seen=f"{type(error).__name__}: {error}",
-            expected=expected,
-            remedy="look at the server's log",
-        )
-    if isinstance(result, Fault):
-        return _check(
-            report,
-            "canary",
-            False,
-            seen=result.words,
-            expected=expected,
-            remedy="look at the server's log; servers older than SGLang 0.4.10 return no ids",
-        )
-    verdict = judge_one(Completion(row, result), structure, on_truncated="keep", degenerate="off")
-    seen = (
-        f"{len(result.output_ids)} ids, {result.finish_type}"
-        if verdict.reason is None
-        else f"{verdict.reason}: {verdict.detail}"
+        return f"{type(error).__name__}: {error}"
+    result: Answer | Fault = protocol.read(
+        answer.status, answer.headers, content, row=row, rid=rid, engine=report.engine
     )
-    return _check(
-        report,
-        "canary",
-        verdict.reason is None,
-        seen=seen,
-        expected=expected,
-        remedy="see docs/reason-codes.md for what makes a server answer so",
-    )
+    return result.words if isinstance(result, Fault) else result

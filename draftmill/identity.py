@@ -64,7 +64,7 @@ def prompt_key(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | Non
 
 
 def row_identity(model: Model, sampling: Sampling) -> dict[str, Any]:
-    """The part of a row's identity that all rows of a variant share (design.md, Identity)."""
+    """The part of a row's identity that all rows of a variant share (docs/recipe.md marks the keys)."""
     return {
         "model": {"name": model.name, "revision": model.revision, "quantization": model.quantization},
         "sampling": {

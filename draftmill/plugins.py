@@ -1,6 +1,6 @@
 """Shelves: folders in which each file is one plugin and the file's name is its name.
 
-A new engine, structure, source or exporter is one new file on its shelf;
+A new engine, structure or source is one new file on its shelf;
 nothing central is edited. Names that begin with an underscore are not plugins.
 """
 

@@ -1,6 +1,6 @@
 """The records that travel inside a run: frozen, without behaviour.
 
-`Prompt -> Row -> Completion -> Verdict`: each stage adds what it learned and
+`Row -> Completion -> Verdict`: each stage adds what it learned and
 changes nothing. Only references to these (receipts) travel through Prefect.
 Imports the standard library and `arrays`, nothing else.
 """
@@ -57,17 +57,6 @@ class Thinking(StrEnum):
     OPENED_BY_MODEL = "opened_by_model"
     CLOSED_BY_PROMPT = "closed_by_prompt"
     NONE = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A source row that can become a prompt: canonical messages (and tools) and where they came from."""
-
-    messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]] | None
-    prompt_id: str
-    source: str
-    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +138,11 @@ class FaultKind(StrEnum):
     RESET = "reset"  # the connection went away before the whole answer was here
     ABORTED = "aborted"  # HTTP 200 with finish_reason abort
     OVERLOADED = "overloaded"  # 429 or 503
-    SERVER_ERROR = "server_error"  # any other 5xx
+    SERVER_ERROR = "server_error"  # any other 5xx, and 408
     UNREADABLE = "unreadable"  # not JSON, not ours, or another row's answer
-    REJECTED = "rejected"  # 400, 413, 422: this row, whoever asks
+    REJECTED = "rejected"  # any other 4xx: this row, whoever asks
     UNAUTHORIZED = "unauthorized"  # 401, 403
-    WRONG_SERVER = "wrong_server"  # 404, 405: this is no such engine
+    WRONG_SERVER = "wrong_server"  # 404, 405, and what is below 400 but not 200: no such engine
 
 
 @dataclass(frozen=True, slots=True)

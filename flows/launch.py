@@ -100,10 +100,7 @@ def _server() -> Iterator[None]:
         return
     server = SubprocessASGIServer()
     server.start(timeout=START_TIMEOUT_S)
-    if server.server_process is None:  # pragma: no cover - Prefect raises before
-        raise DraftmillError(
-            "Prefect's local server did not start", value="", expected="a server", remedy="see its log"
-        )
+    assert server.server_process is not None, "start() returns with a running process, or raises"
     try:
         with _ends_with_us(server.server_process.pid):
             yield

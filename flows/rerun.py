@@ -1,4 +1,4 @@
-"""Rerun: stored rows judged by the present rules; then, when asked to, bad and failed rows generated anew."""
+"""Rerun: stored rows judged by the present rules; then, when asked to, failed and named rows generated anew."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _run_name() -> str:
 
 @flow(name="rerun", flow_run_name=_run_name, persist_result=False)
 async def rerun(recipe: Recipe, generate: bool = False, reasons: list[str] | None = None) -> State[dict[str, Any]]:
-    """Judge what is stored again, with 0 requests; with `generate`, ask again for what is missing or bad.
+    """Judge what is stored again, with 0 requests; with `generate`, ask again for what is missing or named.
 
     Args:
         recipe: The dataset's recipe, with the present rules.

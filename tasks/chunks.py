@@ -56,12 +56,14 @@ async def run_chunks(plan: Receipt, gate: Receipt, recipe: Recipe, prepared: Pre
         return RunOutcome()
     listener().stage(f"generating {plan['to_ask']} rows ({plan['resumed']} more are finished already)")
     structure = prepared.structure.to_json()
-    async with open_pool(recipe, prepared.structure, gate["engines"], plan["to_ask"]) as pool:
+    async with open_pool(recipe, prepared.structure, gate["engines"], plan["to_ask"]) as opened:
         outcomes = [ChunkOutcome(chunk) for chunk in plan["chunks"]]
         await asyncio.gather(*(_guarded(outcome, structure, recipe) for outcome in outcomes))
         if doubled := workspace().journal.duplicates:
             listener().stage(f"{doubled} rows were answered twice; the first answers count")
-        return RunOutcome(outcomes, pool.counts.requests, pool.counts.retries, pool.stopped)
+        if echoes := sum(outcome.validated["single_echo"] for outcome in outcomes if outcome.validated):
+            listener().stage(f"{echoes} good answers begin with the prompt's last id; an ordinary id, so only counted")
+        return RunOutcome(outcomes, opened.counts.requests, opened.counts.retries, opened.stopped)
 
 
 async def _guarded(outcome: ChunkOutcome, structure: dict[str, Any], recipe: Recipe) -> None:

@@ -15,6 +15,7 @@ from prefect import State
 from prefect.states import Failed
 
 from draftmill.dataset.completions import FOLDER, read_completions
+from draftmill.dataset.journal import Key
 from draftmill.dataset.schema import completions_table, table_rows
 from draftmill.generation.tickets import Asked
 from draftmill.records import Completion, Row
@@ -23,8 +24,6 @@ from tasks.receipts import Receipt, stage
 
 FAILURES_NAMED = 20
 """Failed rows a receipt names; the rest are counted."""
-
-Key = tuple[str, int]
 
 
 @stage(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import transformers
 
@@ -45,7 +46,7 @@ def _nothing(rendered: list[Receipt], recipe: Recipe) -> SourceError:
     )
 
 
-def _key(parameters: dict) -> object:  # type: ignore[type-arg]
+def _key(parameters: dict[str, Any]) -> object:
     recipe: Recipe = parameters["recipe"]
     return {
         "prompts": parameters["part"]["prompts"]["sha256"],
@@ -53,6 +54,7 @@ def _key(parameters: dict) -> object:  # type: ignore[type-arg]
         "transformers": transformers.__version__,
         "model": recipe.model.model_dump(mode="json", exclude={"tokenizer", "chat_template", "date"}),
         "sampling": recipe.sampling.model_dump(mode="json"),
+        "engine": recipe.engine.kind,
         "rules": [recipe.prompts.special_text, recipe.prompts.min_room, recipe.keep_messages],
     }
 

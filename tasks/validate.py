@@ -15,7 +15,7 @@ from draftmill.recipe import Recipe
 from draftmill.workspace import workspace
 from tasks.receipts import Receipt, stage
 
-GIVES = {"verdicts", "ok", "quarantined", "reasons"}
+GIVES = {"verdicts", "ok", "quarantined", "reasons", "single_echo"}
 
 
 def _key(parameters: dict[str, Any]) -> object:
@@ -29,7 +29,7 @@ def _key(parameters: dict[str, Any]) -> object:
 
 @stage(name="validate", run_name="validate chunk {chunk[number]} of {chunk[total]}", version=1, key=_key, gives=GIVES)
 async def validate(chunk: Receipt, generated: Receipt, structure: dict[str, Any], recipe: Recipe) -> Receipt:
-    """`{verdicts: reference, ok, quarantined, reasons}`."""
+    """`{verdicts: reference, ok, quarantined, reasons, single_echo}`."""
     return await asyncio.to_thread(_judge, generated["completions"]["path"], Structure.from_json(structure), recipe)
 
 
@@ -46,4 +46,5 @@ def _judge(path: str, structure: Structure, recipe: Recipe) -> Receipt:
         "ok": len(listed) - reasons.total(),
         "quarantined": reasons.total(),
         "reasons": dict(sorted(reasons.items())),
+        "single_echo": int(verdicts.single_echo_B.sum()),
     }

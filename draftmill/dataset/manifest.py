@@ -40,7 +40,7 @@ class Manifest(BaseModel):
     """What a dataset contains, and how it came about.
 
     `consumed`: parts in completions/ whose rows have all been sealed, in this
-    manifest or an earlier one; gc may remove them, and as long as they are there
+    manifest or an earlier one; they may be removed, and as long as they are there
     the plan can bring their rows back. `counts` always has good_rows and
     quarantined_rows. `failed`: rows without a completion (row_key, prompt_id,
     source, detail).

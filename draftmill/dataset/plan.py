@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow as pa
 
 CHUNKS_AT_MOST = 240
-"""Chunks of an `auto` run: four tasks a chunk stay under about 1,000 task runs."""
+"""Chunks of an `auto` run: three tasks a chunk and the slices stay under about 1,000 task runs."""
 
 CHUNK_ROWS_AT_LEAST = 256
 """Rows of an `auto` chunk: below that a task costs more than its rows."""

@@ -1,7 +1,7 @@
 """The columns of every object in a dataset, and the doors between records and Arrow.
 
 Tables are built from flat id arrays and offsets (`ListArray.from_arrays`): no
-list of Python ints ever exists for a chunk. contract.md fixes SHARD; the others
+list of Python ints ever exists for a chunk. docs/dataset.md fixes SHARD; the others
 are working objects and free to change with `FORMAT`.
 """
 

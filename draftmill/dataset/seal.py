@@ -190,7 +190,7 @@ def _manifest(
         shards=shards,
         quarantine=quarantine,
         rejected=list(change.rejected),
-        # Parts that gc has removed need no mention.
+        # Parts that were removed need no mention.
         consumed=sorted(consumed.intersection(storage.list(completions.FOLDER))),
         recipe=dict(change.recipe),
         identity=dict(change.identity),

@@ -78,7 +78,7 @@ def verify(storage: Storage, *, judge: Judge | None = None) -> Verification:
             if table is not None:
                 _rows(ref.path, name, table, judge, seen)
     _totals(manifest, seen)
-    skipped = ["completions, reports and files that the manifest does not list"]
+    skipped = ["working objects, and files that the manifest does not list"]
     if judge is None:
         skipped.insert(0, "the structure of the rows: no judge was given")
     return Verification(seen.rows["shards"], seen.faults, skipped)

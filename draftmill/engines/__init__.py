@@ -2,7 +2,7 @@
 
 An engine module offers:
 
-- `CONTEXT_RESERVE`: tokens of the context a server keeps for itself;
+- `CONTEXT_RESERVE`, `PROMPT_RESERVE`: tokens of the context a server keeps from an answer, and from any prompt;
 - `GENERATE`: the path a row is posted to;
 - `payload(row, sampling, rid=...) -> dict`: the request of one row;
 - `read(status, headers, body, row=..., rid=..., engine=...) -> Answer | Fault`:

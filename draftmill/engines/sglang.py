@@ -23,6 +23,9 @@ from draftmill.records import Answer, Fault, FaultKind, Row, ServerReport
 CONTEXT_RESERVE = 2
 """Tokens. SGLang clips a budget to context - prompt - 2 without a word (0.5.23, recorded)."""
 
+PROMPT_RESERVE = 6
+"""Tokens. The longest prompt SGLang takes is context - 6 (0.5.23, recorded)."""
+
 GENERATE = "/generate"
 
 HEALTH_TIMEOUT_S = 25.0

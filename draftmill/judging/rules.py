@@ -2,8 +2,7 @@
 
 Every rule is pure: answers, structure and the places of the markers in, and
 `Found` out: which rows break it, and where. No rule knows of another; which one
-names the row is the order of `records.Reason`, kept by `judge`. `P` below is
-the row's first output id.
+names the row is the order of `records.Reason`, kept by `judge`.
 """
 
 from __future__ import annotations

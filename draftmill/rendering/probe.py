@@ -45,8 +45,8 @@ class Probe:
     nothing). `answer_end_ids`: what follows an assistant's content, from its
     first marker on; empty when no marker does. `assistant_ids`: everything the
     template writes around assistant turns, with and without reasoning.
-    `marker_ids`: added tokens seen in any probe. `end_ids`: eos and what the
-    caller knows to end a turn.
+    `marker_ids`: added tokens seen in any probe. `end_ids`: what the caller
+    knows to end a turn, beside `eos_id`.
     """
 
     tokenizer: PreTrainedTokenizerBase

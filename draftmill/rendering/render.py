@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from draftmill import identity
+from draftmill import identity, plugins
 from draftmill.arrays import Ids
 from draftmill.dataset.schema import ROW, rows_table
 from draftmill.recipe import Recipe
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 VARIANT = "default"
-
-CONTEXT_RESERVE = 2
-"""Ids SGLang keeps free: it clips max_new_tokens to context - prompt - 2 without a word."""
-
-PROMPT_RESERVE = 6
-"""Ids SGLang keeps free of any prompt: the longest it takes is context - 6."""
 
 BATCH_ROWS = 1024
 """Source rows rendered before their ids go into Arrow: bounds what lives as Python objects."""
@@ -78,6 +72,7 @@ class _Renderer:
         self._tokenizer = tokenizer
         self._recipe = recipe
         self._date = render_date(recipe.model)
+        self._engine = plugins.load("engines", recipe.engine.kind)
         self._shared = identity.row_identity(recipe.model, recipe.sampling)
         self.special_text = 0
 
@@ -85,17 +80,14 @@ class _Renderer:
         """One LOADED row as its samples' rows, or why it cannot be sent."""
         source = json.loads(item["messages"])
         messages, tools = source["messages"], source.get("tools")
-        parsed = parse_arguments(messages)
-        if isinstance(parsed, Refused):
-            return _rejection(item, Reason.PROMPT_INVALID, parsed.words)
-        ids = self._ids(parsed, tools)
+        ids = self._ids(messages, tools)
         if isinstance(ids, Refused):
             return _rejection(item, Reason.PROMPT_INVALID, ids.words)
         if not len(ids):
             return _rejection(item, Reason.PROMPT_INVALID, "the template renders no ids")
         if too_long := self._too_long(len(ids)):
             return _rejection(item, Reason.PROMPT_TOO_LONG, too_long)
-        if found := special_text(self._tokenizer, (parsed, tools), ids, self._ids):
+        if found := special_text(self._tokenizer, (messages, tools), ids, self._ids):
             if self._recipe.prompts.special_text == "reject":
                 return _rejection(item, Reason.SPECIAL_TEXT, f"text becomes control ids: {', '.join(found)}")
             self.special_text += 1
@@ -107,12 +99,12 @@ class _Renderer:
         )
 
     def _room(self, prompt_len: int) -> int:
-        return self._recipe.model.context_length - prompt_len - CONTEXT_RESERVE
+        return self._recipe.model.context_length - prompt_len - int(self._engine.CONTEXT_RESERVE)
 
     def _too_long(self, prompt_len: int) -> str | None:
         context, room = self._recipe.model.context_length, self._room(prompt_len)
         wanted = min(self._recipe.prompts.min_room, self._recipe.sampling.max_new_tokens)
-        if room >= wanted and prompt_len <= context - PROMPT_RESERVE:
+        if room >= wanted and prompt_len <= context - self._engine.PROMPT_RESERVE:
             return None
         return f"{prompt_len} tokens in a context of {context} leave {room} for the answer; wanted {wanted}"
 
@@ -131,34 +123,6 @@ class _Renderer:
                 messages=item["messages"] if self._recipe.keep_messages else None,
                 source=item["source"],
             )
-
-
-def parse_arguments(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | Refused:
-    """Messages with tool calls' JSON arguments as objects, as servers pass them on: a string would be encoded twice."""
-    parsed = []
-    for message in messages:
-        calls = message.get("tool_calls")
-        if isinstance(calls, list):
-            calls = [_parse_call(call) for call in calls]
-            refused = next((call for call in calls if isinstance(call, Refused)), None)
-            if refused is not None:
-                return refused
-            message = {**message, "tool_calls": calls}
-        parsed.append(message)
-    return parsed
-
-
-def _parse_call(call: Any) -> Any:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
-        return call
-    try:
-        arguments = json.loads(function["arguments"] or "{}")
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        return Refused(f"a tool call's arguments are no JSON object: {function['arguments'][:80]!r}")
-    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def _rejection(item: dict[str, Any], reason: Reason, detail: str) -> Rejection:

@@ -1,1 +1,1 @@
-"""What a run says when it is done: its numbers, for people and as the JSON of the contract."""
+"""What a run says when it is done: its numbers, for people and as the JSON of `--json`."""

@@ -1,4 +1,4 @@
-"""The numbers of a run, in the shape that contract.md fixes, and that they close.
+"""The numbers of a run, as `--json` prints them, and that they close.
 
 Every planned row is in exactly one place; `check_closed` says so before the
 numbers go into a manifest.

@@ -74,7 +74,7 @@ def test_an_engine_names_faults_by_status(name: str, status: int, kind: FaultKin
 @shelf("engines")
 def test_an_engine_has_the_whole_door(name: str) -> None:
     plugin = plugins.load("engines", name)
-    assert plugin.CONTEXT_RESERVE >= 0
+    assert 0 <= plugin.CONTEXT_RESERVE <= plugin.PROMPT_RESERVE
     assert plugin.GENERATE.startswith("/")
     assert all(inspect.iscoroutinefunction(getattr(plugin, call)) for call in ("is_ready", "report", "abort"))
 

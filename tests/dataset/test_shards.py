@@ -1,4 +1,4 @@
-"""Completions as dataset rows: contract.md's columns, ids joined and nothing else done to them; verdicts stored."""
+"""Completions as dataset rows: docs/dataset.md's columns, ids joined and nothing else done to them; verdicts stored."""
 
 from __future__ import annotations
 

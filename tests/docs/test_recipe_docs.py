@@ -112,7 +112,8 @@ def test_every_shape_and_role_is_named():
 
 
 def test_links_between_documents_hold():
-    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"]
+    code = [path for folder in ("draftmill", "tasks", "flows") for path in (ROOT / folder).rglob("*.py")]
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md", *code]
     for page in pages:
         for name in re.findall(r"\b[\w-]+\.md\b", page.read_text(encoding="utf-8")):
             assert any((folder / name).exists() for folder in (ROOT, ROOT / "docs")), f"{page.name} names {name}"

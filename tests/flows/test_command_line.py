@@ -1,4 +1,4 @@
-"""The commands as a person runs them: messages of four parts, exit statuses, the JSON of the contract."""
+"""The commands as a person runs them: messages of four parts, exit statuses, the JSON of `--json`."""
 
 from __future__ import annotations
 

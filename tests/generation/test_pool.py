@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from draftmill.errors import RunStopped
 from draftmill.generation.tickets import Asked
-from draftmill.records import Reason, Row
+from draftmill.records import Completion, Reason, Row
 from draftmill.serving.answers import Card
 from draftmill.serving.fake import FakeServer, Latency
 from draftmill.serving.fake_answers import Seeded
@@ -405,8 +405,11 @@ async def test_an_error_nobody_thought_of_stops_the_run_and_no_row_waits_for_eve
 
 async def test_the_breaker_stops_the_run(a_run: Any, rows_of: Rows) -> None:
     rows = rows_of(30)
+
+    def bad(_: Completion) -> Reason:
+        return Reason.DEGENERATE
+
     async with FakeServer() as fake:
-        bad = lambda completion: Reason.DEGENERATE  # noqa: E731
         async with a_run(fake.url, judge=bad, breaker={"share": 0.5, "window": 4}, in_flight=1) as run:
             asked = await run.pool.ask(rows, chunk=1)
     assert_once(asked, rows)

@@ -14,8 +14,7 @@ from draftmill.dataset.schema import LOADED, ROW, table_rows
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
 from draftmill.records import Reason
-from draftmill.rendering.render import Rendered, parse_arguments, render_prompts
-from draftmill.rendering.template import Refused
+from draftmill.rendering.render import Rendered, render_prompts
 from draftmill.rendering.tokenizer import load_tokenizer
 
 CHAT = (
@@ -135,25 +134,3 @@ def test_special_text_is_rejected_where_wanted(tmp_path: Path) -> None:
 def test_text_the_template_takes_away_is_no_special_text(tmp_path: Path) -> None:
     rendered = render_prompts(loaded("<|im_start|></s>hi"), recipe(tmp_path))
     assert (rendered.rows.num_rows, rendered.special_text) == (1, 0)
-
-
-def call(arguments: Any) -> list[dict[str, Any]]:
-    return [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "wanted"), [('{"a": 1}', {"a": 1}), ({"a": 1}, {"a": 1}), ("", {}), ("[1]", None), ("{", None)]
-)
-def test_tool_calls_arguments_become_objects(arguments: Any, wanted: Any) -> None:
-    given = call(arguments)
-    parsed = parse_arguments(given)
-    if wanted is None:
-        assert isinstance(parsed, Refused)
-    else:
-        assert parsed == call(wanted)
-    assert given == call(arguments)  # the source's own messages stay as they are
-
-
-def test_arguments_that_are_no_object_reject_the_row(tmp_path: Path) -> None:
-    rendered = render_prompts(loaded(call("[1]")), recipe(tmp_path))
-    assert reasons(rendered) == [("p1", Reason.PROMPT_INVALID)]
