@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
 import signal
@@ -28,7 +29,13 @@ COMMAND = [sys.executable, "-c", "from draftmill.cli import main; main()", "run"
 async def run(recipe: str) -> asyncio.subprocess.Process:
     environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
     return await asyncio.create_subprocess_exec(
-        *COMMAND, recipe, env=environment, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+        *COMMAND,
+        recipe,
+        env=environment,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        # A shell's background job ignores SIGINT and hands that on; a person's terminal does not.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 

@@ -154,7 +154,7 @@ async def test_pages_say_that_it_is_a_development_engine(client: Any, engine_url
     assert info["version"].startswith("draftmill-embedded ")
     assert "development" in info["version"]
     assert (info["reasoning_parser"], info["allow_auto_truncate"], info["api_key"]) == (None, False, None)
-    assert (info["max_req_input_len"], info["max_total_num_tokens"]) == (1018, 8 * 1024)
+    assert (info["max_req_input_len"], info["max_total_num_tokens"]) == (2042, 8 * 2048)
     _, model = await client.ask("GET", f"{engine_url}/model_info")
     assert model["served_model_name"] == "SmolLM2-135M-Instruct"
     _, models = await client.ask("GET", f"{engine_url}/v1/models")
