@@ -158,7 +158,7 @@ async def test_pages_say_that_it_is_a_development_engine(client: Any, engine_url
     _, model = await client.ask("GET", f"{engine_url}/model_info")
     assert model["served_model_name"] == "SmolLM2-135M-Instruct"
     _, models = await client.ask("GET", f"{engine_url}/v1/models")
-    assert models["data"][0]["max_model_len"] == 1024
+    assert models["data"][0]["max_model_len"] == 2048
 
 
 @pytest.mark.parametrize("path", ["health", "health_generate", "ready"])
