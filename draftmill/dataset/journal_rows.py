@@ -43,11 +43,19 @@ def connect(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Made on the opener's thread, used on the writer's only. Transactions are ours: no implicit BEGIN.
     connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    try:
+        _prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found not in (0, FORMAT):
-        connection.close()
         raise DatasetError(
             f"the journal {path} is of another version",
             value=f"format {found}",
@@ -55,7 +63,6 @@ def connect(path: Path) -> sqlite3.Connection:
             remedy="finish the run with the draftmill that began it, or move the file away: its rows are asked again",
         )
     connection.executescript(f"{_CREATE} PRAGMA user_version = {FORMAT};")
-    return connection
 
 
 def insert(connection: sqlite3.Connection, completions: Sequence[Completion]) -> int:
