@@ -108,10 +108,11 @@ def gate(recipe: RecipePath, sets: Sets = None, as_json: Json = False) -> None:
     Example: draftmill gate deployments/recipes/demo.yaml
     """
     from draftmill.gate import Level, look
+    from draftmill.rendering.prepare import prepare
 
     loaded = load_recipe(recipe, tuple(sets or ()))
     with terminal.listening():
-        seen = asyncio.run(look(loaded))
+        seen = asyncio.run(look(loaded, prepare(loaded)))
     terminal.print_gate(seen.checks, as_json=as_json)
     if any(check.level is Level.REFUSE for check in seen.checks):
         sys.exit(4)
@@ -240,15 +241,12 @@ def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
 
 def _stored_recipe(dataset: str, sets: tuple[str, ...]) -> Recipe:
     """The recipe of a dataset's newest manifest, with --set on top."""
-    from draftmill.dataset.manifest import newest
-    from draftmill.dataset.status import no_dataset
+    from draftmill.dataset.status import existing
     from draftmill.dataset.storage import open_storage
     from draftmill.recipe import anchored
     from draftmill.recipe_file import assign
 
-    manifest = newest(open_storage(dataset))
-    if manifest is None:
-        raise no_dataset(dataset)
+    manifest = existing(open_storage(dataset))
     data = copy.deepcopy(manifest.recipe)
     for assignment in sets:
         assign(data, assignment)

@@ -27,7 +27,7 @@ from draftmill.judging.structure import Structure
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.records import Answer, Completion, Fault, Row, ServerReport
-from draftmill.rendering.prepare import prepare
+from draftmill.rendering.prepare import Prepared
 
 LOOK_EVERY_S = 2.0
 """Seconds between looks at a server that is not ready: it loads for minutes."""
@@ -80,9 +80,8 @@ class Gate:
             )
 
 
-async def look(recipe: Recipe) -> Gate:
-    """The gate of a recipe: its tokenizer and structure, its servers, all checks."""
-    prepared = await asyncio.to_thread(prepare, recipe)
+async def look(recipe: Recipe, prepared: Prepared) -> Gate:
+    """The gate of a recipe: its servers, all checks."""
     async with open_http(recipe.engine) as http:
         return await inspect_servers(
             recipe,

@@ -89,6 +89,11 @@ class Row:
     messages: str | None
     source: str
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """(row_key, attempt): the identity of a request."""
+        return self.row_key, self.attempt
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -9,8 +9,7 @@ from typing import Any
 from prefect import State, flow
 from prefect.runtime import flow_run
 
-from draftmill.dataset.manifest import newest
-from draftmill.dataset.status import no_dataset
+from draftmill.dataset.status import existing
 from draftmill.recipe import Recipe, anchored
 from draftmill.rendering.prepare import prepare
 from draftmill.workspace import open_workspace
@@ -40,9 +39,7 @@ async def rerun(recipe: Recipe, generate: bool = False, reasons: list[str] | Non
         # The source first: a rerun that cannot go on to the end has not yet sealed half of it.
         loaded = await load(recipe) if generate else {}
         prepared = await asyncio.to_thread(prepare, recipe)
-        manifest = await asyncio.to_thread(newest, space.storage)
-        if manifest is None:
-            raise no_dataset(recipe.dataset)
+        manifest = await asyncio.to_thread(existing, space.storage)
         summary = await rejudge(manifest, recipe, prepared)
         if generate:
             return await refresh_stages(recipe, loaded, again=reasons or [], rejudged=summary)

@@ -11,20 +11,25 @@ from prefect.artifacts import acreate_table_artifact
 from draftmill.gate import look
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
+from draftmill.rendering.prepare import Prepared
 from tasks.receipts import Receipt, artifact_key
 
 
-async def gate(recipe: Recipe) -> Receipt:
+async def gate(recipe: Recipe, prepared: Prepared) -> Receipt:
     """`{engines: {url: "sglang 0.5.23"}, reports: [...]}`. Raises GateRefused."""
     listener().stage("looking at the server")
-    receipt: Receipt = await check_servers(recipe)
+
+    # A closure, as in tasks/seal.py: what is prepared is no receipt. Never cached, a server may be another one soon.
+    @task(name="gate", task_run_name="check the servers", persist_result=False)
+    async def check_servers() -> dict[str, Any]:
+        return await _check(recipe, prepared)
+
+    receipt: Receipt = await check_servers()
     return receipt
 
 
-@task(name="gate", task_run_name="check the servers", persist_result=False)
-async def check_servers(recipe: Recipe) -> dict[str, Any]:
-    """The task: never cached, a server may be another one a minute later."""
-    seen = await look(recipe)
+async def _check(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
+    seen = await look(recipe, prepared)
     table = [{key: str(value) for key, value in asdict(check).items()} for check in seen.checks]
     await acreate_table_artifact(
         table=table,

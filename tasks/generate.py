@@ -38,7 +38,7 @@ async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
     space = workspace()
     rows = await asyncio.to_thread(lambda: table_rows(space.storage.read_table(chunk["rows"]["path"])))
     known = await asyncio.to_thread(_known, space, rows, chunk["parts"])
-    asked = await pool().ask([row for row in rows if _key(row) not in known], chunk=chunk["number"])
+    asked = await pool().ask([row for row in rows if row.key not in known], chunk=chunk["number"])
     await space.journal.flush()
     receipt = await asyncio.to_thread(_store, space, rows, known, asked)
     if receipt["failed"] or receipt["pending"]:
@@ -46,16 +46,12 @@ async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
     return receipt
 
 
-def _key(row: Row) -> Key:
-    return row.row_key, row.attempt
-
-
 def _known(space: Workspace, rows: list[Row], parts: list[str]) -> dict[Key, Completion]:
-    keys = [_key(row) for row in rows]
+    keys = [row.key for row in rows]
     there = [part for part in parts if space.storage.exists(part)]
     # Parts first: of two completions for one request the first wins, and the journal is the tail.
     found = space.journal.find(keys) | read_completions(space.storage, there, keys)
-    return {_key(row): _of(row, found[_key(row)]) for row in rows if _key(row) in found}
+    return {row.key: _of(row, found[row.key]) for row in rows if row.key in found}
 
 
 def _of(row: Row, completion: Completion) -> Completion:
@@ -64,12 +60,12 @@ def _of(row: Row, completion: Completion) -> Completion:
 
 
 def _store(space: Workspace, rows: list[Row], known: dict[Key, Completion], asked: Asked) -> Receipt:
-    have = known | {_key(completion.row): completion for completion in asked.completions}
-    ordered = [have[_key(row)] for row in rows if _key(row) in have]
+    have = known | {completion.row.key: completion for completion in asked.completions}
+    ordered = [have[row.key] for row in rows if row.key in have]
     reference = None
     if ordered:
         reference = space.storage.put_table(FOLDER, completions_table(ordered)).model_dump()
-        space.journal.mark_uploaded([_key(completion.row) for completion in ordered])
+        space.journal.mark_uploaded([completion.row.key for completion in ordered])
     return {
         "completions": reference,
         "generated": len(asked.completions),

@@ -13,17 +13,15 @@ from draftmill.dataset.rejudge import Rejudged
 from draftmill.dataset.rejudge import rejudge as rejudge_rows
 from draftmill.dataset.seal import Change, Tally
 from draftmill.dataset.stored import row_counts
-from draftmill.identity import row_identity
 from draftmill.judging.answers import Answers
 from draftmill.judging.judge import judge
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.records import Verdict
 from draftmill.rendering.prepare import Prepared
-from draftmill.reporting.provenance import provenance
 from draftmill.reporting.summary import Summary
 from draftmill.workspace import workspace
-from tasks.seal import commit
+from tasks.seal import commit, made_by
 
 
 async def rejudge(manifest: Manifest, recipe: Recipe, prepared: Prepared) -> Summary:
@@ -32,10 +30,8 @@ async def rejudge(manifest: Manifest, recipe: Recipe, prepared: Prepared) -> Sum
     storage = workspace().storage
 
     def judge_table(table: Any) -> list[Verdict]:
-        verdicts = judge(
-            Answers.of_shard(table), prepared.structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate
-        )
-        return [verdicts.verdict(b) for b in range(table.num_rows)]
+        answers = Answers.of_shard(table)
+        return [*judge(answers, prepared.structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate)]
 
     # A closure, as in tasks/seal.py: a manifest is no receipt.
     @task(name="rejudge", task_run_name="judge the stored rows again", persist_result=False)
@@ -61,10 +57,7 @@ async def _seal(manifest: Manifest, rejudged: Rejudged, recipe: Recipe, prepared
                 bad=rejudged.bad,
                 dropped=rejudged.moved,
                 rejected=manifest.rejected,
-                recipe=recipe.model_dump(mode="json"),
-                identity=row_identity(recipe.model, recipe.sampling),
-                structure=prepared.structure.to_json(),
-                provenance=provenance(prepared.provenance, manifest.provenance["servers"]),
+                **made_by(recipe, prepared, manifest.provenance["servers"]),
                 counts=counts,
                 failed=manifest.failed,
             )

@@ -37,10 +37,7 @@ async def seal(plan: Receipt, gate: Receipt, outcome: RunOutcome, recipe: Recipe
         rejected=[ObjectRef.model_validate(plan["rejected"])] if plan["rejected"] else [],
         dropped=frozenset((key, attempt) for key, attempt in plan["dropped"]),
         succession={(key, attempt): successor for key, attempt, successor in plan["succession"]},
-        recipe=recipe.model_dump(mode="json"),
-        identity=row_identity(recipe.model, recipe.sampling),
-        structure=prepared.structure.to_json(),
-        provenance=await asyncio.to_thread(_provenance, prepared, gate),
+        **made_by(recipe, prepared, await asyncio.to_thread(_servers, gate)),
         counts=lambda tally: _final(summary, tally).to_manifest(),
         failed=[row for chunk in outcome.chunks if chunk.generated for row in chunk.generated["failures"]],
     )
@@ -53,11 +50,21 @@ async def seal(plan: Receipt, gate: Receipt, outcome: RunOutcome, recipe: Recipe
     return summary
 
 
-def _provenance(prepared: Prepared, gate: Receipt) -> dict[str, Any]:
-    """A run that asked nothing keeps what its parent knew of the servers."""
+def made_by(recipe: Recipe, prepared: Prepared, servers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The fields of a Change that say how its rows were made."""
+    return {
+        "recipe": recipe.model_dump(mode="json"),
+        "identity": row_identity(recipe.model, recipe.sampling),
+        "structure": prepared.structure.to_json(),
+        "provenance": provenance(prepared.provenance, servers),
+    }
+
+
+def _servers(gate: Receipt) -> list[dict[str, Any]]:
+    """The gate's reports; a run that asked nothing keeps what its parent knew of the servers."""
     parent = None if gate["reports"] else newest(workspace().storage)
-    servers = parent.provenance["servers"] if parent else gate["reports"]
-    return provenance(prepared.provenance, servers)
+    servers: list[dict[str, Any]] = parent.provenance["servers"] if parent else gate["reports"]
+    return servers
 
 
 async def commit(change: Change) -> Sealed:

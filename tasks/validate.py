@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import Any
 
 from draftmill.dataset.schema import table_completions
@@ -39,12 +38,12 @@ def _judge(path: str, structure: Structure, recipe: Recipe) -> Receipt:
     verdicts = judge(
         Answers.of_completions(completions), structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate
     )
-    listed = [verdicts.verdict(b) for b in range(len(completions))]
-    reasons = Counter(str(verdict.reason) for verdict in listed if verdict.reason is not None)
+    reasons = {str(reason): number for reason, number in verdicts.counts().items()}
+    ok = int(verdicts.ok_B.sum())
     return {
-        "verdicts": storage.put_table(FOLDER, verdicts_table(completions, listed)).model_dump(),
-        "ok": len(listed) - reasons.total(),
-        "quarantined": reasons.total(),
+        "verdicts": storage.put_table(FOLDER, verdicts_table(completions, [*verdicts])).model_dump(),
+        "ok": ok,
+        "quarantined": len(completions) - ok,
         "reasons": dict(sorted(reasons.items())),
         "single_echo": int(verdicts.single_echo_B.sum()),
     }

@@ -101,7 +101,7 @@ async def test_the_right_server_passes_with_one_canary(prepared: Prepared) -> No
 
 async def test_look_prepares_the_recipe_by_itself() -> None:
     async with server() as fake:
-        seen = await gate.look(recipe_for(fake.url))
+        seen = await gate.look(recipe_for(fake.url), prepare(recipe_for(fake.url)))
     assert {check.level for check in seen.checks} == {Level.OK}
 
 

@@ -43,7 +43,7 @@ def upload(storage: Storage, journal: Journal) -> int:
     pending = journal.pending()
     if pending:
         storage.put_table(FOLDER, completions_table(pending))
-        journal.mark_uploaded([(c.row.row_key, c.row.attempt) for c in pending])
+        journal.mark_uploaded([completion.row.key for completion in pending])
     return len(pending)
 
 
@@ -67,7 +67,7 @@ def read_completions(storage: Storage, parts: Iterable[str], keys: Iterable[Key]
         mask = [key in wanted for key in zip(columns["row_key"], columns["attempt"], strict=True)]
         if any(mask):
             for completion in table_completions(storage.read_table(part).filter(pa.array(mask))):
-                found.setdefault((completion.row.row_key, completion.row.attempt), completion)
+                found.setdefault(completion.row.key, completion)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from draftmill.dataset import completions
-from draftmill.dataset.manifest import Manifest, read_manifest, versions
+from draftmill.dataset.manifest import Manifest, newest, read_manifest, versions
 from draftmill.dataset.storage import Storage, open_storage
 from draftmill.dataset.stored import listed_table, newest_attempts, row_keys, stored_keys
 from draftmill.errors import RecipeError
@@ -48,33 +48,40 @@ def dataset_status(url: str) -> Status:
     """The status of a dataset. Raises RecipeError when there is none at `url`, DatasetError when it is damaged."""
     storage = open_storage(url)
     manifests = [read_manifest(storage, version) for version in versions(storage)]
-    newest = manifests[-1] if manifests else None
-    stored = stored_keys(storage, newest)
-    unfinished = _num_unfinished(storage, newest, stored)
-    if newest is None and not unfinished:
-        raise no_dataset(url)
+    last = manifests[-1] if manifests else None
+    stored = stored_keys(storage, last)
+    unfinished = _num_unfinished(storage, last, stored)
+    if last is None and not unfinished:
+        raise _no_dataset(url)
     listed = [
         Version(
             m.version, m.created_at.isoformat(timespec="seconds"), m.counts["good_rows"], m.counts["quarantined_rows"]
         )
         for m in manifests
     ]
-    if newest is None:
+    if last is None:
         return Status(url, listed, unfinished=unfinished)
-    rejected = [row for ref in newest.rejected for row in listed_table(storage, ref.path).to_pylist()]
+    rejected = [row for ref in last.rejected for row in listed_table(storage, ref.path).to_pylist()]
     return Status(
         url,
         listed,
         reasons=dict(sorted(Counter(filter(None, stored["reason"].to_pylist())).items())),
         rejected=dict(sorted(Counter(row["reason"] for row in rejected).items())),
         rejected_prompts=rejected[:REJECTED_SHOWN],
-        failed=newest.failed,
+        failed=last.failed,
         unfinished=unfinished,
     )
 
 
-def no_dataset(url: str) -> RecipeError:
-    """The error for a path without a manifest."""
+def existing(storage: Storage) -> Manifest:
+    """The newest manifest. Raises RecipeError when there is none, DatasetError when it is damaged."""
+    manifest = newest(storage)
+    if manifest is None:
+        raise _no_dataset(storage.url)
+    return manifest
+
+
+def _no_dataset(url: str) -> RecipeError:
     return RecipeError(
         "no dataset there",
         value=url,
@@ -83,8 +90,8 @@ def no_dataset(url: str) -> RecipeError:
     )
 
 
-def _num_unfinished(storage: Storage, newest: Manifest | None, stored: pa.Table) -> int:
+def _num_unfinished(storage: Storage, last: Manifest | None, stored: pa.Table) -> int:
     """Requests answered in parts but not sealed, nor any later attempt; a part stays until its last row is."""
-    unfinished = completions.unfinished(storage, newest.consumed if newest else ())
+    unfinished = completions.unfinished(storage, last.consumed if last else ())
     sealed = newest_attempts(stored)
     return sum(attempt > sealed.get(key, -1) for key, attempt in row_keys(unfinished))

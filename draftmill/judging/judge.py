@@ -7,6 +7,7 @@ it. Details are written only for the rows somebody asks about.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,6 +47,10 @@ class Verdicts:
 
     def __len__(self) -> int:
         return len(self.code_B)
+
+    def __iter__(self) -> Iterator[Verdict]:
+        """The verdicts, row by row."""
+        return (self.verdict(b) for b in range(len(self)))
 
     @property
     def ok_B(self) -> Flags:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from draftmill.dataset.manifest import Manifest, newest
-from draftmill.dataset.status import no_dataset
+from draftmill.dataset.manifest import Manifest
+from draftmill.dataset.status import existing
 from draftmill.dataset.storage import Storage, open_storage
 from draftmill.dataset.stored import listed_table
 from draftmill.errors import DraftmillError, RecipeError
@@ -37,9 +37,7 @@ def row_view(url: str, row: str) -> RowView:
     Raises RecipeError when there is none, or when the beginning fits several.
     """
     storage = open_storage(url)
-    manifest = newest(storage)
-    if manifest is None:
-        raise no_dataset(url)
+    manifest = existing(storage)
     columns = _find(storage, manifest, row)
     ids = columns.pop("input_ids")
     parts = _parts(ids, columns, Structure.from_json(manifest.structure))

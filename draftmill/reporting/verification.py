@@ -33,7 +33,7 @@ def _judge_by(structure: dict[str, object], recipe: dict[str, object]) -> Judge:
             on_truncated=str(recipe["on_truncated"]),
             degenerate=recipe["degenerate"],  # type: ignore[arg-type]
         )
-        listed = (verdicts.verdict(b).reason for b in range(table.num_rows))
+        listed = (verdicts.reason(b) for b in range(len(verdicts)))
         return [reason and str(reason) for reason in listed]
 
     return reasons
