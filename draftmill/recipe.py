@@ -145,7 +145,12 @@ class Engine(_Part):
     )
     in_flight: Int = Field(256, ge=1, le=65536, description="Requests at once, per URL.")
     retries: Int = Field(5, ge=0, le=100, description="Of one row.")
-    wait_s: Float = Field(600, ge=0, description="Seconds the gate waits for a server that does not answer yet.")
+    wait_s: Float = Field(
+        600, ge=0, description="Seconds without any usable server before the gate, or a run, gives up."
+    )
+    weights: Literal["stop", "record"] = Field(
+        "stop", description="Another weight version in the middle of a run: stop, or go on and record it row by row."
+    )
 
     @field_validator("kind")
     @classmethod
@@ -193,7 +198,12 @@ class Recipe(_Part):
         "auto", description="Rows per chunk (a Prefect task); auto = max(256, rows / 240)."
     )
     removed: Literal["keep", "drop"] = Field("keep", description="Rows whose prompt is gone from the source.")
-    on_truncated: Literal["keep", "quarantine"] = Field("keep", description="Rows cut by length.")
+    on_truncated: Literal["keep", "quarantine", "continue"] = Field(
+        "keep", description="Rows cut by length; continue: asked on from the ids so far."
+    )
+    continue_times: Int = Field(
+        4, ge=1, le=1000, description="How often a row is asked on, max_new_tokens each, with on_truncated: continue."
+    )
     keep_messages: bool = Field(True, description="The source's messages as a column.")
 
     @field_validator("structure")

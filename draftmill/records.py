@@ -140,7 +140,9 @@ class FaultKind(StrEnum):
     """What went wrong with one request, by type and status; never by words in a message."""
 
     CONNECT = "connect"  # nothing listens, or no route: the server may be loading
+    STALE = "stale"  # a kept connection was closed by the server at the moment it was used again
     RESET = "reset"  # the connection went away before the whole answer was here
+    UNANSWERED = "unanswered"  # no answer within the row's deadline, or its server was found dead meanwhile
     ABORTED = "aborted"  # HTTP 200 with finish_reason abort
     OVERLOADED = "overloaded"  # 429 or 503
     SERVER_ERROR = "server_error"  # any other 5xx, and 408
@@ -148,6 +150,7 @@ class FaultKind(StrEnum):
     REJECTED = "rejected"  # any other 4xx: this row, whoever asks
     UNAUTHORIZED = "unauthorized"  # 401, 403
     WRONG_SERVER = "wrong_server"  # 404, 405, and what is below 400 but not 200: no such engine
+    OTHER_WEIGHTS = "other_weights"  # an answer of another weight version than the gate saw
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,3 +195,21 @@ class ServerReport:
     def engine(self) -> str:
         """As the column `engine` holds it: kind and version."""
         return f"{self.name} {self.version}" if self.version else self.name
+
+
+class Life(StrEnum):
+    """What a look at a server that has been silent for a while shows."""
+
+    ALIVE = "alive"
+    LEAVING = "leaving"  # says at once that it is not ready: it drains or loads; requests in flight may still finish
+    STUCK = "stuck"  # does not answer, or takes its whole time to say that it cannot generate
+    CLOSED = "closed"  # the port refuses: nobody will answer what is in flight
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """A look at a silent server. `tokens`: how many it has generated ever, where it tells; its growth is life."""
+
+    life: Life
+    words: str
+    tokens: int | None = None
