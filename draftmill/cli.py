@@ -11,12 +11,14 @@ import asyncio
 import copy
 import os
 import sys
+from datetime import datetime
 from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
 
-from draftmill.errors import DraftmillError, RecipeError
+from draftmill.errors import DraftmillError, GateRefused, RecipeError
+from draftmill.generation.night import parse_until
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import load_recipe, parse_recipe
 from draftmill.reporting import terminal
@@ -65,14 +67,20 @@ def run(
     recipe: RecipePath,
     sets: Sets = None,
     plan: Annotated[bool, typer.Option("--plan", help="Stop before anything is generated; needs no server.")] = False,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="HH:MM or 90m", help="Seal what is done by then; the rest is pending, exit status 5."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Bring a dataset up to its recipe: generate, check and seal what is missing.
 
-    Example: draftmill run deployments/recipes/demo.yaml --set prompts.limit=8
+    Example: draftmill run deployments/recipes/demo.yaml --set prompts.limit=8 --until 06:00
     """
     loaded = load_recipe(recipe, tuple(sets or ()))
-    _finish(_launch("refresh", recipe=loaded, plan_only=plan), plan=plan, as_json=as_json)
+    if until is not None:
+        parse_until(until, datetime.now())  # a wrong one is known before anything starts
+    _finish(_launch("refresh", recipe=loaded, plan_only=plan, until=until), plan=plan, as_json=as_json)
 
 
 @app.command()
@@ -84,6 +92,9 @@ def rerun(
     as_json: Json = False,
 ) -> None:
     """Judge what is stored by the present rules, with 0 requests; --generate asks for failed rows and --reason.
+
+    Asking again until a rule passes is rejection sampling: it biases the dataset towards answers the rule likes.
+    What was asked again has attempt 1 and above; `draftmill status` counts the good rows by attempt.
 
     Example: draftmill rerun demo-dataset --generate --reason truncated
     """
@@ -107,15 +118,18 @@ def gate(recipe: RecipePath, sets: Sets = None, as_json: Json = False) -> None:
 
     Example: draftmill gate deployments/recipes/demo.yaml
     """
-    from draftmill.gate import Level, look
+    from draftmill.dataset.manifest import newest, servers_of
+    from draftmill.dataset.storage import open_storage
+    from draftmill.gate import look
     from draftmill.rendering.prepare import prepare
 
     loaded = load_recipe(recipe, tuple(sets or ()))
+    last = servers_of(newest(open_storage(loaded.dataset)))
     with terminal.listening():
-        seen = asyncio.run(look(loaded, prepare(loaded)))
+        seen = asyncio.run(look(loaded, prepare(loaded), last=last))
     terminal.print_gate(seen.checks, as_json=as_json)
-    if any(check.level is Level.REFUSE for check in seen.checks):
-        sys.exit(4)
+    if seen.refusals:
+        sys.exit(GateRefused.exit_code)
 
 
 @app.command()
@@ -230,7 +244,7 @@ def _launch(flow: str, **parameters: Any) -> dict[str, Any]:
 
 
 def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
-    terminal.print_summary(data["summary"], plan=plan, as_json=as_json)
+    terminal.print_summary(data["summary"], plan=plan, as_json=as_json, attempts=data["attempts"])
     rows = data["summary"]["rows"]
     if data["error"]:
         terminal.say(data["error"])

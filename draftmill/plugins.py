@@ -14,7 +14,7 @@ from draftmill.errors import RecipeError
 
 
 def names(shelf: str) -> list[str]:
-    """The plugins on a shelf, sorted: `names("engines") == ["sglang"]`."""
+    """The plugins on a shelf, sorted: `names("engines") == ["sglang", "vllm"]`."""
     package = importlib.import_module(f"draftmill.{shelf}")
     return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
 

@@ -48,16 +48,22 @@ class Listener(Protocol):
 
 
 class LogListener:
-    """Log lines, rows at most every LOG_EVERY_S."""
+    """Log lines; rows, and waiting for the same thing, at most every LOG_EVERY_S."""
 
     def __init__(self) -> None:
         self._last_s = 0.0
+        self._last_wait = ("", 0.0)
 
     def stage(self, text: str) -> None:
         log.info(text)
 
     def wait(self, text: str) -> None:
-        log.info(text)
+        # What is waited for is looked at every few seconds, for hours.
+        words, now_s = text.split(";")[0], time.monotonic()
+        last, said_s = self._last_wait
+        if words != last or now_s - said_s >= LOG_EVERY_S:
+            self._last_wait = (words, now_s)
+            log.info(text)
 
     def rows(self, rows: Rows) -> None:
         now_s = time.monotonic()

@@ -213,3 +213,20 @@ class Pulse:
     life: Life
     words: str
     tokens: int | None = None
+
+
+class Return(StrEnum):
+    """What a server that was gone is now."""
+
+    SAME = "same"
+    NOT_YET = "not_yet"  # does not answer well enough to be asked
+    OTHER = "other"  # answers, but with another model, other weights or another context
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A second look at a server: what it is now, in words, and its present report when it may be asked again."""
+
+    state: Return
+    words: str
+    report: ServerReport | None = None

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -21,12 +22,15 @@ from draftmill.dataset import completions
 from draftmill.dataset.journal import Journal, journal_path
 from draftmill.dataset.storage import Storage, open_storage
 from draftmill.errors import DatasetError
+from draftmill.gate import look_again
 from draftmill.generation.http import open_http
+from draftmill.generation.night import NO_END, Night
 from draftmill.generation.pool import Pool
-from draftmill.judging.judge import judge_one
-from draftmill.judging.structure import Structure
+from draftmill.judging.answers import Answers
+from draftmill.judging.judge import judge
 from draftmill.recipe import Recipe
-from draftmill.records import Completion, Reason
+from draftmill.records import Completion, ServerReport, Verdict
+from draftmill.rendering.prepare import Prepared
 
 PART_EVERY_S = 60.0
 """Seconds of new rows that a lost machine may cost: how often the journal's tail goes to the dataset."""
@@ -95,27 +99,32 @@ def _set(space: Workspace) -> Iterator[Workspace]:
 
 @contextlib.asynccontextmanager
 async def open_pool(
-    recipe: Recipe, structure: Structure, engines: dict[str, str], num_rows: int
+    recipe: Recipe, prepared: Prepared, reports: Sequence[ServerReport], num_rows: int, *, night: Night = NO_END
 ) -> AsyncIterator[Pool]:
     """The pool on the recipe's servers; meanwhile the journal's tail goes to the dataset every PART_EVERY_S.
 
-    `engines`: each URL's engine and version, as the gate reported it; empty when nothing is to be asked, and then
-    neither a server nor its key is needed.
+    `reports`: the servers as the gate saw them; empty when nothing is to be asked, and then neither a server nor its
+    key is needed. `num_rows`: rows to be asked. `night`: when generation ends, whatever is left.
     """
     space = workspace()
+    protocol = plugins.load("engines", recipe.engine.kind)
 
-    def judge(completion: Completion) -> Reason | None:
-        return judge_one(completion, structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate).reason
+    def judge_rows(completions: Sequence[Completion]) -> list[Verdict]:
+        answers = Answers.of_completions(completions)
+        return [*judge(answers, prepared.structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate)]
 
-    async with open_http(recipe.engine) if engines else aiohttp.ClientSession() as http:
+    async with open_http(recipe.engine) if reports else aiohttp.ClientSession() as http:
         async with Pool(
             recipe,
-            protocol=plugins.load("engines", recipe.engine.kind),
+            protocol=protocol,
             http=http,
-            engines=engines,
+            reports=reports,
             keeper=space.journal,
-            judge=judge,
+            judge=judge_rows,
+            look_again=functools.partial(look_again, recipe, prepared, protocol=protocol, http=http),
             num_rows=num_rows,
+            end_ids=frozenset((*prepared.structure.end_ids, *recipe.sampling.stop_token_ids)),
+            night=night,
         ) as pool:
             token = _POOL.set(pool)
             parts = asyncio.create_task(_upload_parts(space))

@@ -41,7 +41,7 @@ START_TIMEOUT_S = 120
 
 
 def launch(name: str, **parameters: Any) -> dict[str, Any]:
-    """The data of the flow's final state: `{summary, error, exit_code}`. Raises what the flow raised."""
+    """The data of the flow's final state: `{summary, attempts, error, exit_code}`. Raises what the flow raised."""
     _check_one_installation()
     _quiet_console()
     with _server():

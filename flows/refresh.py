@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import datetime
 from typing import Any
 
 from prefect import State, flow
 from prefect.runtime import flow_run
 
+from draftmill.generation.night import NO_END, Night, night_until
 from draftmill.recipe import Recipe, anchored
 from draftmill.rendering.prepare import prepare
 from draftmill.reporting.summary import Summary, planned_summary
@@ -31,17 +33,23 @@ def _run_name() -> str:
 
 
 @flow(name="refresh", flow_run_name=_run_name, persist_result=False)
-async def refresh(recipe: Recipe, plan_only: bool = False, again: list[str] | None = None) -> State[dict[str, Any]]:
+async def refresh(
+    recipe: Recipe, plan_only: bool = False, again: list[str] | None = None, until: str | None = None
+) -> State[dict[str, Any]]:
     """Bring a dataset up to its recipe.
 
     Args:
         recipe: The whole run. A dataset that is complete already asks nothing and needs no server.
         plan_only: Stop before anything is generated.
         again: Reason codes whose quarantined rows are asked once more.
+        until: A time of day (06:00) or a span (90m). What is done by then is sealed, the rest is pending; a retry
+            counts anew.
     """
+    night = night_until(until, now=datetime.now(), now_s=time.monotonic())
     recipe = anchored(recipe)
     async with open_for_plan(recipe.dataset) if plan_only else open_workspace(recipe.dataset):
-        return await refresh_stages(recipe, await load(recipe), plan_only=plan_only, again=again or [])
+        loaded = await load(recipe)
+        return await refresh_stages(recipe, loaded, plan_only=plan_only, again=again or [], night=night)
 
 
 async def refresh_stages(
@@ -50,6 +58,7 @@ async def refresh_stages(
     *,
     again: list[str],
     plan_only: bool = False,
+    night: Night = NO_END,
     rejudged: Summary | None = None,
 ) -> State[Any]:
     """The stages behind load, in an open workspace; `rejudged`: what a rerun has done before."""
@@ -60,7 +69,7 @@ async def refresh_stages(
     if plan_only:
         return report_plan(planned_summary(recipe.dataset, planned))
     passed = await gate(recipe, prepared) if planned["to_ask"] else NO_GATE
-    outcome = await run_chunks(planned, passed, recipe, prepared)
+    outcome = await run_chunks(planned, passed, recipe, prepared, night=night)
     summary = await seal(planned, passed, outcome, recipe, prepared)
     summary.seconds = time.monotonic() - started_s
     if rejudged:

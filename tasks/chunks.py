@@ -15,8 +15,10 @@ from typing import Any
 from prefect import State
 
 from draftmill.errors import DraftmillError
+from draftmill.generation.night import NO_END, Night
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
+from draftmill.records import ServerReport
 from draftmill.rendering.prepare import Prepared
 from draftmill.workspace import open_pool, pool, workspace
 from tasks.generate import generate
@@ -50,13 +52,16 @@ class RunOutcome:
     stopped: DraftmillError | None = None
 
 
-async def run_chunks(plan: Receipt, gate: Receipt, recipe: Recipe, prepared: Prepared) -> RunOutcome:
-    """All chunks of a plan on one pool. Faults of rows and chunks are in the outcome, not raised."""
+async def run_chunks(
+    plan: Receipt, gate: Receipt, recipe: Recipe, prepared: Prepared, *, night: Night = NO_END
+) -> RunOutcome:
+    """All chunks of a plan on one pool, until `night` ends. Faults of rows and chunks are in the outcome."""
     if not plan["chunks"]:
         return RunOutcome()
     listener().stage(f"generating {plan['to_ask']} rows ({plan['resumed']} more are finished already)")
     structure = prepared.structure.to_json()
-    async with open_pool(recipe, prepared.structure, gate["engines"], plan["to_ask"]) as opened:
+    reports = [ServerReport(**report) for report in gate["reports"]]
+    async with open_pool(recipe, prepared, reports, plan["to_ask"], night=night) as opened:
         outcomes = [ChunkOutcome(chunk) for chunk in plan["chunks"]]
         await asyncio.gather(*(_guarded(outcome, structure, recipe) for outcome in outcomes))
         if doubled := workspace().journal.duplicates:

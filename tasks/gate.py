@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Any
 
 from prefect import task
 from prefect.artifacts import acreate_table_artifact
 
+from draftmill.dataset.manifest import newest, servers_of
 from draftmill.gate import look
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.rendering.prepare import Prepared
+from draftmill.workspace import workspace
 from tasks.receipts import Receipt, artifact_key
 
 
@@ -29,12 +32,13 @@ async def gate(recipe: Recipe, prepared: Prepared) -> Receipt:
 
 
 async def _check(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
-    seen = await look(recipe, prepared)
+    last = servers_of(await asyncio.to_thread(newest, workspace().storage))
+    seen = await look(recipe, prepared, last=last)
     table = [{key: str(value) for key, value in asdict(check).items()} for check in seen.checks]
     await acreate_table_artifact(
         table=table,
         key=artifact_key(recipe.dataset, "gate"),
-        description="What the servers say of themselves, and the canary",
+        description="What the servers say of themselves, their tokenizers against ours, and the canary",
     )
     seen.refuse()
     return {

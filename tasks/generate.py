@@ -3,6 +3,9 @@
 What the journal or an earlier part already has is not asked again. A chunk with
 a missing row is Failed, with the receipt of what it has: the chain goes on with
 that, nothing is cached, and a retry asks only for what is missing.
+
+A row that is asked on comes back in a later attempt than the one it was planned
+as, one for each round; the rounds before are in the journal only.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ from typing import Any
 from prefect import State
 from prefect.states import Failed
 
+from draftmill.arrays import Ids
 from draftmill.dataset.completions import FOLDER, read_completions
 from draftmill.dataset.journal import Key
+from draftmill.dataset.priors import read_priors
 from draftmill.dataset.schema import completions_table, table_rows
 from draftmill.generation.tickets import Asked
 from draftmill.records import Completion, Row
@@ -38,9 +43,10 @@ async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
     space = workspace()
     rows = await asyncio.to_thread(lambda: table_rows(space.storage.read_table(chunk["rows"]["path"])))
     known = await asyncio.to_thread(_known, space, rows, chunk["parts"])
-    asked = await pool().ask([row for row in rows if row.key not in known], chunk=chunk["number"])
+    priors = await asyncio.to_thread(_priors, space, rows, chunk["priors"])
+    asked = await pool().ask([row for row in rows if row.key not in known], chunk=chunk["number"], priors=priors)
     await space.journal.flush()
-    receipt = await asyncio.to_thread(_store, space, rows, known, asked)
+    receipt = await asyncio.to_thread(_store, space, rows, [*known.values()], asked, priors)
     if receipt["failed"] or receipt["pending"]:
         return Failed(message=_missing(receipt, pool().stopped), data=receipt)
     return receipt
@@ -54,14 +60,27 @@ def _known(space: Workspace, rows: list[Row], parts: list[str]) -> dict[Key, Com
     return {row.key: _of(row, found[row.key]) for row in rows if row.key in found}
 
 
+def _priors(space: Workspace, rows: list[Row], reference: dict[str, Any] | None) -> dict[Key, Ids]:
+    """The ids so far of the rows that have some and a budget for more. What is gone is asked from the start."""
+    if reference is None:
+        return {}
+    try:
+        found = read_priors(space.storage, space.storage.read_table(reference["path"]))
+    except FileNotFoundError:
+        return {}
+    budgets = {row.key: row.max_new_tokens for row in rows}
+    return {key: ids for key, ids in found.items() if 0 < len(ids) < budgets[key]}
+
+
 def _of(row: Row, completion: Completion) -> Completion:
     """A stored answer as this run's row: the same ids and the budget it had, today's place in the source."""
     return replace(completion, row=replace(row, max_new_tokens=completion.row.max_new_tokens))
 
 
-def _store(space: Workspace, rows: list[Row], known: dict[Key, Completion], asked: Asked) -> Receipt:
-    have = known | {completion.row.key: completion for completion in asked.completions}
-    ordered = [have[row.key] for row in rows if row.key in have]
+def _store(space: Workspace, rows: list[Row], known: list[Completion], asked: Asked, priors: dict[Key, Ids]) -> Receipt:
+    have = {completion.row.row_key: completion for completion in (*known, *asked.completions)}
+    ordered = [have[row.row_key] for row in rows if row.row_key in have]
+    num_prior = {row_key: len(ids) for (row_key, _), ids in priors.items()}
     reference = None
     if ordered:
         reference = space.storage.put_table(FOLDER, completions_table(ordered)).model_dump()
@@ -74,7 +93,11 @@ def _store(space: Workspace, rows: list[Row], known: dict[Key, Completion], aske
         "pending": len(asked.pending),
         "tokens": {
             "prompt": sum(len(completion.row.prompt_ids) for completion in asked.completions),
-            "output": sum(len(completion.answer.output_ids) for completion in asked.completions),
+            # What an earlier run has generated was counted by that run.
+            "output": sum(
+                len(completion.answer.output_ids) - num_prior.get(completion.row.row_key, 0)
+                for completion in asked.completions
+            ),
         },
         "failures": [
             {

@@ -44,10 +44,17 @@ async def rejudge(manifest: Manifest, recipe: Recipe, prepared: Prepared) -> Sum
 async def _seal(manifest: Manifest, rejudged: Rejudged, recipe: Recipe, prepared: Prepared) -> Summary:
     kept, held = await asyncio.to_thread(row_counts, workspace().storage, manifest)
     rows = Counter(planned=kept + held, kept=kept, held=held, rejudged=rejudged.to_good + rejudged.to_bad)
-    summary = Summary(recipe.dataset, manifest.version, rows=rows, rejudged_bad=rejudged.to_bad)
+    summary = Summary(
+        recipe.dataset,
+        manifest.version,
+        rows=rows,
+        attempts=manifest.counts.get("attempts", {}),
+        rejudged_bad=rejudged.to_bad,
+    )
 
     def counts(tally: Tally) -> dict[str, Any]:
         rows["kept"], rows["held"] = tally.good_rows, tally.held
+        summary.attempts = dict(tally.attempts)
         return summary.to_manifest()
 
     if rejudged.moved:

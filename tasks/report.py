@@ -19,19 +19,24 @@ log = logging.getLogger("draftmill.report")
 
 def report_plan(summary: Summary) -> State[dict[str, Any]]:
     """A plan's numbers as the flow's state: nothing was done, so nothing is published."""
-    data = {"summary": summary.to_json(), "error": None, "exit_code": 0}
+    data = {"summary": summary.to_json(), "attempts": {}, "error": None, "exit_code": 0}
     return Completed(name="Planned", message=f"{summary.rows['generated']} rows to ask", data=data)
 
 
 async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[dict[str, Any]]:
-    """Artifacts, then the state the flow ends with; its data is `{summary, error, exit_code}`."""
+    """Artifacts, then the state the flow ends with; its data is `{summary, attempts, error, exit_code}`."""
     numbers = summary.to_json()
     # Its own state: what is sealed stays sealed, whether the UI has the numbers or not.
-    published: State[None] = await publish(numbers, return_state=True)  # type: ignore[misc]
+    published: State[None] = await publish(numbers, summary.attempts, return_state=True)  # type: ignore[misc]
     if published.is_failed():
         log.warning("the numbers could not be published: %s", published.message)
     error = _first_error(outcome) if outcome else None
-    data = {"summary": numbers, "error": str(error) if error else None, "exit_code": _exit_code(summary, error)}
+    data = {
+        "summary": numbers,
+        "attempts": summary.attempts,
+        "error": str(error) if error else None,
+        "exit_code": _exit_code(summary, error),
+    }
     rows = numbers["rows"]
     if error or rows["pending"] or rows["failed"]:
         words = f"{rows['failed']} rows failed, {rows['pending']} were not asked; run again, only they are asked"
@@ -43,7 +48,7 @@ async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[d
 
 
 @task(name="report", task_run_name="report the numbers", persist_result=False)
-async def publish(numbers: dict[str, Any]) -> None:
+async def publish(numbers: dict[str, Any], attempts: dict[str, int]) -> None:
     """The counts and the reasons, where the UI shows them."""
     dataset = numbers["dataset"]
     counts = [{"rows": name, "number": number} for name, number in numbers["rows"].items()]
@@ -55,20 +60,22 @@ async def publish(numbers: dict[str, Any]) -> None:
         table=reasons, key=artifact_key(dataset, "reasons"), description="Why rows are not in the dataset"
     )
     await acreate_markdown_artifact(
-        markdown=_markdown(numbers), key=artifact_key(dataset, "summary"), description="The run in short"
+        markdown=_markdown(numbers, attempts), key=artifact_key(dataset, "summary"), description="The run in short"
     )
 
 
-def _markdown(numbers: dict[str, Any]) -> str:
+def _markdown(numbers: dict[str, Any], attempts: dict[str, int]) -> str:
     rows, tokens = numbers["rows"], numbers["tokens"]
-    return "\n".join(
-        [
-            f"# {numbers['dataset']}, manifest {numbers['manifest']}",
-            f"- {rows['ok']} new good rows, {rows['quarantined']} quarantined, {rows['kept']} kept",
-            f"- {rows['failed']} failed, {rows['pending']} pending, {rows['rejected']} rejected",
-            f"- {numbers['requests']} requests ({numbers['retries']} repeated), {tokens['output']} output tokens",
-        ]
-    )
+    lines = [
+        f"# {numbers['dataset']}, manifest {numbers['manifest']}",
+        f"- {rows['ok']} new good rows, {rows['quarantined']} quarantined, {rows['kept']} kept",
+        f"- {rows['failed']} failed, {rows['pending']} pending, {rows['rejected']} rejected",
+        f"- {numbers['requests']} requests ({numbers['retries']} repeated), {tokens['output']} output tokens",
+    ]
+    if attempts:
+        counts = ", ".join(f"attempt {attempt} {number}" for attempt, number in attempts.items())
+        lines.append(f"- good rows by attempt: {counts}")
+    return "\n".join(lines)
 
 
 def _first_error(outcome: RunOutcome) -> BaseException | None:

@@ -103,7 +103,7 @@ def _objects(uploads: list[Receipt], name: str) -> list[ObjectRef]:
 
 def _final(before: Summary, tally: Tally) -> Summary:
     """The numbers with what only the commit knows. Called at each try of a race, so it changes nothing in place."""
-    summary = replace(before, rows=before.rows.copy())
+    summary = replace(before, rows=before.rows.copy(), attempts=dict(tally.attempts))
     rows = summary.rows
     rows["superseded"], rows["dropped"] = tally.superseded, tally.dropped
     # A lost race: the winner had these rows, and its verdict stands.

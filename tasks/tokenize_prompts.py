@@ -9,6 +9,7 @@ import transformers
 
 from draftmill.dataset.rejected import rejections_table
 from draftmill.errors import SourceError
+from draftmill.generation.continuing import slice_of, total_of
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.rendering.render import render_prompts
@@ -56,6 +57,7 @@ def _key(parameters: dict[str, Any]) -> object:
         "sampling": recipe.sampling.model_dump(mode="json"),
         "engine": recipe.engine.kind,
         "rules": [recipe.prompts.special_text, recipe.prompts.min_room, recipe.keep_messages],
+        "budget": [slice_of(recipe), total_of(recipe)],
     }
 
 

@@ -107,7 +107,7 @@ def test_the_smallest_recipe_has_the_defaults():
         ("chunk_rows", 0, "greater than or equal to 1"),
         ("chunk_rows", True, "'auto'"),
         ("removed", "move", "'keep' or 'drop'"),
-        ("on_truncated", "continue", "'keep' or 'quarantine'"),
+        ("on_truncated", "drop", "'keep', 'quarantine' or 'continue'"),
         ("keep_messages", "perhaps", "valid boolean"),
         ("variants", [{"name": "think"}], "None"),
     ],

@@ -17,10 +17,13 @@ from draftmill.dataset import completions
 from draftmill.errors import DatasetError
 from draftmill.judging.structure import Structure
 from draftmill.recipe_file import parse_recipe
-from draftmill.records import Answer, Completion, Row, Thinking
+from draftmill.records import Answer, Completion, Row, ServerReport, Thinking
+from draftmill.rendering.prepare import Prepared
 from draftmill.workspace import open_pool, open_workspace
 
 STRUCTURE = Structure("plain", Thinking.NONE, (), (), (2,), (), (), (), 99, ())
+PREPARED = Prepared(STRUCTURE, ids_array("canary", [1]), "", {}, (), (), None)
+REPORT = ServerReport("http://127.0.0.1:9", "e", None, "m", None, 64, 58, None, False, {})
 
 
 def completed() -> Completion:
@@ -72,7 +75,7 @@ async def test_parts_are_uploaded_while_rows_come_and_a_failure_is_only_told(
     dataset = str(tmp_path / "dataset")
     async with open_workspace(dataset) as space:
         monkeypatch.setattr(completions, "upload", upload)
-        async with open_pool(recipe(dataset), STRUCTURE, {"http://127.0.0.1:9": "e"}, 1) as pool:
+        async with open_pool(recipe(dataset), PREPARED, [REPORT], 1) as pool:
             assert workspace.pool() is pool
             space.journal.put(completed())
             while not space.storage.list(completions.FOLDER):
@@ -95,7 +98,7 @@ async def test_the_journal_waits_for_an_upload_under_way(tmp_path: Path, monkeyp
     dataset = str(tmp_path / "dataset")
     async with open_workspace(dataset) as space:
         monkeypatch.setattr(completions, "upload", slow)
-        async with open_pool(recipe(dataset), STRUCTURE, {"http://127.0.0.1:9": "e"}, 1):
+        async with open_pool(recipe(dataset), PREPARED, [REPORT], 1):
             space.journal.put(completed())
             await asyncio.to_thread(began.wait, 60)
             asyncio.get_running_loop().call_later(0.02, may_end.set)

@@ -18,10 +18,12 @@ import pyarrow as pa
 from draftmill.dataset import completions
 from draftmill.dataset.manifest import newest
 from draftmill.dataset.plan import Plan, chunk_rows_auto, chunks, make_plan
+from draftmill.dataset.priors import PRIORS
 from draftmill.dataset.rejected import rejections_table
 from draftmill.dataset.schema import REJECTED, ROW
 from draftmill.dataset.storage import Storage
 from draftmill.dataset.stored import stored_keys
+from draftmill.generation.continuing import slice_of
 from draftmill.recipe import Recipe
 from draftmill.records import Reason, Rejection
 
@@ -34,15 +36,21 @@ def plan_run(
     """The plan of a run as JSON: its numbers, its chunks, its rejected rows.
 
     `rows`, `rejected`: paths of the rendered slices' ROW tables and of REJECTED
-    tables. `{chunks: [{number, total, rows: reference, num_rows, resumed, parts}],
+    tables. `{chunks: [{number, total, rows: reference, num_rows, resumed, parts, priors: reference or None}],
     rejected: reference or None, num_rejected, rejected_reasons, dropped, succession: [[row_key, attempt,
-    successor]], manifest, planned, kept, held, carried, superseded, resumed, to_ask}`.
+    successor]], manifest, planned, kept, held, carried, superseded, resumed, to_ask}`. `priors`: a PRIORS table.
     """
     manifest = newest(storage)
     keys = [storage.read_table(path, KEY_COLUMNS) for path in rows]
     planned = pa.concat_tables(keys)
-    generated = completions.generated(storage)
-    plan = make_plan(planned, stored_keys(storage, manifest), generated, removed=recipe.removed, again=again)
+    plan = make_plan(
+        planned,
+        stored_keys(storage, manifest),
+        completions.generated(storage),
+        removed=recipe.removed,
+        again=again,
+        continuing=slice_of(recipe) is not None,
+    )
     rejections = pa.concat_tables(
         [*(storage.read_table(path) for path in rejected), _duplicates(planned, plan), REJECTED.empty_table()]
     )
@@ -60,6 +68,7 @@ def plan_run(
                 "num_rows": table.num_rows,
                 "resumed": int(np.sum(part["resumed"].to_numpy())),
                 "parts": sorted({name for name in part["part"].to_pylist() if name}),
+                "priors": _priors(storage, table, part),
             }
             for number, (part, table) in enumerate(zip(parts, with_ids, strict=True), 1)
         ],
@@ -72,6 +81,13 @@ def plan_run(
         "planned": planned.num_rows + num_rejected - len(plan.duplicates),
         **{name: getattr(plan, name) for name in ("kept", "held", "carried", "superseded", "resumed", "to_ask")},
     }
+
+
+def _priors(storage: Storage, rows: pa.Table, part: pa.Table) -> dict[str, Any] | None:
+    """A reference to what a chunk's rows are asked on from; None when all are asked from the start."""
+    columns = [rows["row_key"], part["attempt"], part["prior_attempt"], part["prior"]]
+    table = pa.table(columns, schema=PRIORS).filter(part["prior"].is_valid())
+    return storage.put_table("prompts", table).model_dump() if table.num_rows else None
 
 
 def _duplicates(planned: pa.Table, plan: Plan) -> pa.Table:

@@ -120,7 +120,7 @@ class Journal:
         self._call(lambda connection: journal_rows.mark_uploaded(connection, marked))
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """These are sealed: the journal need not have them any more."""
+        """These are sealed: the journal need not have them any more, nor the attempts before them."""
         sealed = list(keys)
         self._call(lambda connection: journal_rows.forget(connection, sealed))
 

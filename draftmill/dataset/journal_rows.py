@@ -91,8 +91,8 @@ def mark_uploaded(connection: sqlite3.Connection, keys: Sequence[tuple[str, int]
 
 
 def forget(connection: sqlite3.Connection, keys: Sequence[tuple[str, int]]) -> None:
-    """They are sealed."""
-    _write(connection, "DELETE FROM completion WHERE row_key = ? AND attempt = ?", keys)
+    """They are sealed, and with them the attempts before, which they go on from or stand for."""
+    _write(connection, "DELETE FROM completion WHERE row_key = ? AND attempt <= ?", keys)
 
 
 def _write(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> int:

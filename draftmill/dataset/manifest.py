@@ -100,6 +100,11 @@ def newest(storage: Storage) -> Manifest | None:
     return read_manifest(storage, known[-1]) if known else None
 
 
+def servers_of(manifest: Manifest | None) -> list[dict[str, Any]] | None:
+    """The reports of the servers a manifest was made with; None without a manifest."""
+    return None if manifest is None else list(manifest.provenance.get("servers") or ())
+
+
 def read_manifest(storage: Storage, version: int) -> Manifest:
     """Version N, checked against its hash and name. Raises DatasetError naming the file."""
     path = manifest_path(version)

@@ -53,6 +53,12 @@ class Merged:
         staying = _staying(self.rows)
         return int(staying["row_key"].nunique() - staying.loc[staying["good"], "row_key"].nunique())
 
+    @property
+    def attempts(self) -> dict[int, int]:
+        """Good rows that stay, by attempt."""
+        staying = _staying(self.rows)
+        return {int(attempt): int(n) for attempt, n in staying.loc[staying["good"], "attempt"].value_counts().items()}
+
 
 def merge(
     sealed: pa.Table,

@@ -9,6 +9,10 @@ so is a held row whose newest reason is named in `again`; what is stored stays
 until the new row is sealed. What any part of the dataset has, sealed once or
 not, is brought back rather than asked: sampling that goes back to what it was
 costs no request.
+
+With `continuing` a row is asked on from its ids so far rather than anew: its
+newest attempt, wherever that is. One that is in quarantine for anything but its
+length is held then: no larger budget would make it good.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from typing import Literal
 
 import pandas as pd
 import pyarrow as pa
+
+from draftmill.records import Reason
 
 CHUNKS_AT_MOST = 240
 """Chunks of an `auto` run: three tasks a chunk and the slices stay under about 1,000 task runs."""
@@ -35,6 +41,8 @@ MISSING = pa.schema(
         ("attempt", pa.int32()),
         ("resumed", pa.bool_()),
         ("part", pa.string()),  # the part that has its completion; null: to ask
+        ("prior_attempt", pa.int32()),  # the attempt it is asked on from; null: from the start
+        ("prior", pa.string()),  # the object that has that attempt
     ]
 )
 
@@ -72,8 +80,12 @@ def make_plan(
     *,
     removed: Literal["keep", "drop"],
     again: frozenset[str] = frozenset(),
+    continuing: bool = False,
 ) -> Plan:
-    """The plan for `planned` (ROW columns without ids), given STORED and GENERATED tables."""
+    """The plan for `planned` (ROW columns without ids), given STORED and GENERATED tables.
+
+    `continuing`: rows cut by length are asked on; their budget is the total one.
+    """
     rows = planned.select(["row_key", *SLOT, "max_new_tokens"]).to_pandas()
     kept_rows = stored.drop_columns(["object"]).to_pandas()
     first = pd.Series(rows.index, index=rows.index).groupby(rows["row_key"]).transform("first")
@@ -81,9 +93,11 @@ def make_plan(
     wanted = _beside(_beside(rows[is_first], _summary(kept_rows)), _newest(generated.to_pandas()))
     known = wanted["top_attempt"].notna()
     good = wanted["good"].eq(True)
-    ask_again = known & wanted["finish_reason"].eq("length") & (wanted["top_budget"] < wanted["max_new_tokens"])
+    cut_short = wanted["goes_on"].eq(True) if continuing else wanted["finish_reason"].eq("length")
+    ask_again = known & cut_short & (wanted["top_budget"] < wanted["max_new_tokens"])
     ask_again |= known & ~good & wanted["reason"].isin(list(again))
-    missing = _missing(wanted[~known | ask_again])
+    wanted = wanted[~known | ask_again]
+    missing = _missing(wanted, stored["object"], continuing=continuing)
     resumed = int(missing["resumed"].sum())
     gone, successors = _fates(kept_rows, rows)
     coming = [wanted.loc[missing["index"], "row_key"], kept_rows.loc[kept_rows["good"], "row_key"]]
@@ -132,11 +146,17 @@ def _beside(rows: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summary(stored: pd.DataFrame) -> pd.DataFrame:
-    """By row_key: the row that stands for it (its good one, else its newest), its top attempt and budget."""
+    """By row_key: the row that stands for it (its good one, else its newest), and what its attempts came to.
+
+    `goes_on`: the newest was cut by length and is bad for nothing else; `place`: where that one is in `stored`.
+    """
     ordered = stored.sort_values(["good", "attempt"], kind="stable")
     standing = ordered.drop_duplicates("row_key", keep="last").set_index("row_key")
+    newest = stored.sort_values("attempt", kind="stable").drop_duplicates("row_key", keep="last")
+    goes_on = newest["finish_reason"].eq("length") & (newest["good"] | newest["reason"].eq(Reason.TRUNCATED.value))
+    tip = pd.DataFrame({"row_key": newest["row_key"], "goes_on": goes_on, "place": newest.index}).set_index("row_key")
     top = stored.groupby("row_key").agg(top_attempt=("attempt", "max"), top_budget=("max_new_tokens", "max"))
-    return standing[["good", "finish_reason", "reason"]].join(top)
+    return standing[["good", "finish_reason", "reason"]].join(tip).join(top)
 
 
 def _newest(generated: pd.DataFrame) -> pd.DataFrame:
@@ -146,19 +166,29 @@ def _newest(generated: pd.DataFrame) -> pd.DataFrame:
     return newest[["attempt", "finish_type", "max_new_tokens", "part"]].add_prefix("newest_")
 
 
-def _missing(wanted: pd.DataFrame) -> pd.DataFrame:
-    """The newest attempt beyond those stored is resumed, unless it was cut at a smaller budget: then the next."""
-    too_short = wanted["newest_finish_type"].eq("length")
-    too_short &= wanted["newest_max_new_tokens"] < wanted["max_new_tokens"]
+def _missing(wanted: pd.DataFrame, objects: pa.ChunkedArray, *, continuing: bool) -> pd.DataFrame:
+    """The newest attempt beyond those stored is resumed, unless it was cut at a smaller budget: then the next.
+
+    `objects`: of the stored rows, the object each lies in.
+    """
+    cut_short = wanted["newest_finish_type"].eq("length")
+    cut_short &= wanted["newest_max_new_tokens"] < wanted["max_new_tokens"]
     stored_attempt, newest_attempt = wanted["top_attempt"].fillna(-1), wanted["newest_attempt"].fillna(-1)
-    resumed = (newest_attempt > stored_attempt) & ~too_short
-    last = newest_attempt.where(newest_attempt > stored_attempt, stored_attempt)
+    resumed = (newest_attempt > stored_attempt) & ~cut_short
+    last = newest_attempt.where(newest_attempt > stored_attempt, stored_attempt).astype("int32")
+    from_part = ~resumed & (newest_attempt > stored_attempt) & continuing
+    from_stored = (newest_attempt <= stored_attempt) & wanted["goes_on"].eq(True) & continuing
+    from_stored &= wanted["top_budget"] < wanted["max_new_tokens"]
+    prior = wanted["newest_part"].where(from_part)
+    prior[from_stored] = objects.take(pa.array(wanted.loc[from_stored, "place"], pa.int64())).to_pylist()
     return pd.DataFrame(
         {
             "index": wanted.index,
-            "attempt": last.astype("int32") + (~resumed).astype("int32"),
+            "attempt": last + (~resumed).astype("int32"),
             "resumed": resumed,
             "part": wanted["newest_part"].where(resumed),
+            "prior_attempt": last.astype("Int32").where(from_part | from_stored),
+            "prior": prior,
         }
     )
 

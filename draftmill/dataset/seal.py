@@ -46,6 +46,7 @@ class Tally:
 
     `held`: row_keys that have quarantined rows only; a row_key has one good row at
     most, so that `good_rows + held` are the manifest's distinct row_keys.
+    `attempts`: good rows by attempt, as a manifest's JSON has it: {"0": 90, "1": 10}.
     `superseded`: left for their successors. `replaced`: older attempts that left
     for newer ones. `moved`: judged anew, that is named in `dropped` and brought
     again. `sealed_before`: rows of the change whose request was sealed already,
@@ -55,6 +56,7 @@ class Tally:
     good_rows: int
     quarantined_rows: int
     held: int
+    attempts: Mapping[str, int]
     superseded: int
     replaced: int
     dropped: int
@@ -155,6 +157,7 @@ def _tally(merged: Merged, shards: Sequence[ObjectRef], quarantine: Sequence[Obj
         good_rows=sum(ref.rows for ref in shards),
         quarantined_rows=sum(ref.rows for ref in quarantine),
         held=merged.held,
+        attempts={str(attempt): number for attempt, number in sorted(merged.attempts.items())},
         superseded=merged.count(Fate.SUPERSEDED),
         replaced=merged.count(Fate.REPLACED),
         dropped=merged.count(Fate.DROPPED) - merged.moved,
@@ -196,7 +199,12 @@ def _manifest(
         identity=dict(change.identity),
         structure=dict(change.structure),
         provenance=dict(change.provenance),
-        counts={**counts, "good_rows": tally.good_rows, "quarantined_rows": tally.quarantined_rows},
+        counts={
+            **counts,
+            "good_rows": tally.good_rows,
+            "quarantined_rows": tally.quarantined_rows,
+            "attempts": dict(tally.attempts),
+        },
         failed=[dict(row) for row in change.failed[:MAX_FAILED]],
     ).hashed()
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from draftmill.dataset import completions
 from draftmill.dataset.manifest import Manifest, newest, read_manifest, versions
@@ -30,11 +31,13 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`reasons`: of the newest manifest's quarantine; `unfinished`: completions that no manifest has yet."""
+    """`reasons`: of the newest manifest's quarantine; `attempts`: its good rows by attempt, {"0": 90, "1": 10};
+    `unfinished`: completions that no manifest has yet."""
 
     dataset: str
     manifests: list[Version]
     reasons: dict[str, int] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
     rejected_prompts: list[dict[str, Any]] = field(default_factory=list)
     failed: list[dict[str, Any]] = field(default_factory=list)
@@ -66,6 +69,7 @@ def dataset_status(url: str) -> Status:
         url,
         listed,
         reasons=dict(sorted(Counter(filter(None, stored["reason"].to_pylist())).items())),
+        attempts=_attempts(stored),
         rejected=dict(sorted(Counter(row["reason"] for row in rejected).items())),
         rejected_prompts=rejected[:REJECTED_SHOWN],
         failed=last.failed,
@@ -88,6 +92,12 @@ def _no_dataset(url: str) -> RecipeError:
         expected="a folder or prefix with manifests/",
         remedy="correct the path, or make it with `draftmill run`",
     )
+
+
+def _attempts(stored: pa.Table) -> dict[str, int]:
+    """Counted, not read from `counts`: a manifest of an older draftmill has none."""
+    counts = Counter(stored.filter(pc.field("good"))["attempt"].to_pylist())
+    return {str(attempt): number for attempt, number in sorted(counts.items())}
 
 
 def _num_unfinished(storage: Storage, last: Manifest | None, stored: pa.Table) -> int:

@@ -4,10 +4,18 @@ An engine module offers:
 
 - `CONTEXT_RESERVE`, `PROMPT_RESERVE`: tokens of the context a server keeps from an answer, and from any prompt;
 - `GENERATE`: the path a row is posted to;
-- `payload(row, sampling, rid=...) -> dict`: the request of one row;
+- `payload(row, sampling, rid=..., model=...) -> bytes`: the JSON body of one row's request;
 - `read(status, headers, body, row=..., rid=..., engine=...) -> Answer | Fault`:
   the answer to it, whatever came;
-- `is_ready(http, url)`, `report(http, url) -> ServerReport`, `abort(http, url, rid)`.
+- `is_ready(http, url) -> str | None`: None when it can be asked, else what was seen;
+- `pulse(http, url) -> Pulse`: a look at a silent server, always over a new connection;
+- `report(http, url) -> ServerReport`: what it says of itself, without secrets;
+- `tokenize(http, url, messages, tools=..., template_kwargs=..., model=...)` and
+  `tokenize_text(http, url, text, model=...) -> Ids | str | None`: the server's own ids, its
+  refusal in words, or None where it does not tokenize;
+- `abort(http, url, rid)`: nothing more is generated for this request.
+
+What they share is in `_wire` (answers), `_pages` (information, health) and `_tokenize`.
 
 Invariant: an Answer holds the ids exactly as the server sent them.
 """

@@ -1,49 +1,96 @@
 """The breaker: stops a run whose answers are mostly wrong before it costs a night.
 
-Pure: verdicts are pushed in, one per finished row; `tripped` reads out. It looks
-at the last `window` finished rows, and only once that many have finished.
+Pure: finished rows are pushed in with their verdicts, in the order they
+finished; `tripped` reads out. It looks at the last `window` rows, and only once
+that many have finished. The verdicts are those of the one `judge`, and rows are
+looked at one by one however they were judged: what trips it between two rows of
+a batch has tripped it, and what it says is of that moment.
+
+Keeps reasons and a few lines of text, never a completion.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from draftmill.errors import RunStopped
+from draftmill.generation.causes import likely_cause
 from draftmill.recipe import Breaker as BreakerSetting
-from draftmill.records import Reason
+from draftmill.records import Completion, Reason, ServerReport, Verdict
+
+EXAMPLES = 2
+"""Rows quoted: one may be an accident, two are seldom the same one."""
+
+KEY_SHOWN = 12
+"""Characters of an example's row key: enough for `draftmill show` to find it."""
+
+ID_SHOWN = 60
+"""Characters of an example's prompt id: some sources have whole prompts there."""
+
+INDENT = "\n" + " " * 12
+"""Under the first character of an error's value."""
 
 
 class Breaker:
-    """A rolling share of bad rows against the recipe's bound."""
+    """A rolling share of bad rows against the recipe's bound. Once tripped it stays so."""
 
     def __init__(self, setting: BreakerSetting | Literal["off"]) -> None:
-        self._setting = setting
-        self._last: deque[Reason | None] = deque(maxlen=None if setting == "off" else setting.window)
-
-    def push(self, reason: Reason | None) -> None:
-        """One more finished row: None for a good one."""
-        if self._setting != "off":
-            self._last.append(reason)
+        self._setting = None if setting == "off" else setting
+        self._last: deque[Reason | None] = deque(maxlen=self._setting.window if self._setting else None)
+        self._num_bad = 0
+        self._examples: dict[Reason, deque[str]] = defaultdict(lambda: deque(maxlen=EXAMPLES))
+        self._tripped = False
 
     @property
     def tripped(self) -> bool:
-        if self._setting == "off" or len(self._last) < self._setting.window:
-            return False
-        return self._num_bad > self._setting.share * self._setting.window
+        """More of the last rows were bad than the recipe allows."""
+        return self._tripped
 
-    def error(self) -> RunStopped:
-        """The reason to stop: the share seen, the commonest codes, the bound."""
-        counts = Counter(reason for reason in self._last if reason is not None)
-        commonest = ", ".join(f"{reason} {count}" for reason, count in counts.most_common(3))
-        share = 0.0 if self._setting == "off" else self._setting.share
+    def push(self, verdicts: Sequence[tuple[Completion, Verdict]]) -> None:
+        """More finished rows, in the order they finished."""
+        if self._setting is None:
+            return
+        for completion, verdict in verdicts:
+            if self._tripped:
+                return
+            self._look(completion, verdict, self._setting)
+
+    def _look(self, completion: Completion, verdict: Verdict, setting: BreakerSetting) -> None:
+        full = len(self._last) == setting.window
+        self._num_bad += (verdict.reason is not None) - (full and self._last[0] is not None)
+        self._last.append(verdict.reason)
+        if verdict.reason is not None:
+            self._examples[verdict.reason].append(_example(completion, verdict, verdict.reason))
+        self._tripped = len(self._last) == setting.window and self._num_bad > setting.share * setting.window
+
+    def error(self, reports: Sequence[ServerReport]) -> RunStopped:
+        """Why it tripped: counts by reason, two rows, the bound, and the likely cause by what the servers report."""
+        assert self._setting is not None, "a breaker that is off never trips"
+        counts = Counter(filter(None, self._last)).most_common()
+        num_rows = len(self._last)
+        reasons = ", ".join(f"{reason} {count}" for reason, count in counts)
         return RunStopped(
-            "the breaker stopped the run: too many bad answers",
-            value=f"{self._num_bad} of the last {len(self._last)} rows ({commonest})",
-            expected=f"at most {share:.0%} bad (recipe: breaker.share)",
-            remedy="look at the quarantined rows with `draftmill status`; docs/reason-codes.md names likely causes",
+            f"the breaker stopped the run: {self._num_bad} of the last {num_rows} rows are bad",
+            value=INDENT.join([reasons, *self._quoted(counts)]),
+            expected=f"at most {self._setting.share:.0%} bad (recipe: breaker.share, breaker.window)",
+            remedy=f"likely cause: {likely_cause(counts[0][0], reports)}{INDENT}"
+            "docs/reason-codes.md has them all; finished rows are kept, and the next run asks for the others",
         )
 
-    @property
-    def _num_bad(self) -> int:
-        return sum(reason is not None for reason in self._last)
+    def _quoted(self, counts: Sequence[tuple[Reason, int]]) -> list[str]:
+        """The newest rows of the commonest reasons that are still in the window."""
+
+        def newest() -> Iterator[str]:
+            for reason, count in counts:
+                yield from [*self._examples[reason]][-count:]
+
+        return [line for line, _ in zip(newest(), range(EXAMPLES), strict=False)]
+
+
+def _example(completion: Completion, verdict: Verdict, reason: Reason) -> str:
+    row = completion.row
+    prompt_id = row.prompt_id if len(row.prompt_id) <= ID_SHOWN else row.prompt_id[:ID_SHOWN] + "..."
+    # repr: a source's own id may hold anything, line ends too.
+    return ": ".join(filter(None, [f"{prompt_id!r} (row {row.row_key[:KEY_SHOWN]})", str(reason), verdict.detail]))

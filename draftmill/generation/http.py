@@ -2,12 +2,14 @@
 
 No total timeout (a long answer takes as long as it takes), no limit of 100
 connections, idle connections dropped before the server drops them, credentials
-from the environment only.
+from the environment only. A request tells its `trace_request_ctx` (a Flight)
+whether it went over a kept connection.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import aiohttp
 
@@ -35,7 +37,19 @@ def open_http(engine: Engine) -> aiohttp.ClientSession:
         ),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
         headers=_authorization(engine.api_key_env),
+        trace_configs=[_tells_reuse()],
     )
+
+
+def _tells_reuse() -> aiohttp.TraceConfig:
+    config = aiohttp.TraceConfig()
+
+    async def note(_: aiohttp.ClientSession, context: Any, __: object) -> None:
+        if (flight := context.trace_request_ctx) is not None:
+            flight.reused = True
+
+    config.on_connection_reuseconn.append(note)
+    return config
 
 
 def _authorization(name: str | None) -> dict[str, str]:

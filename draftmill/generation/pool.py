@@ -1,9 +1,9 @@
 """The in-flight pool: rows of all chunks, one budget per server, granted in chunk order.
 
-Each server has `in_flight` lanes; a lane takes the first row that waits, sends
-it, and puts it back when it must be sent again (any lane, so perhaps another
-server, takes it next). A chunk's last long answers therefore never leave lanes
-idle: the next chunk's rows are already waiting (`opened`).
+Whenever a server has room, the first row that waits goes to the one with the
+fewest requests in flight; a row that must be sent again waits with the others, at
+its old place. A chunk's last long answers therefore never leave a server idle: the
+next chunk's rows are already waiting (`opened`).
 
 Promise: every row given to `ask` comes out once: as a completion that was
 handed to the journal, as a failure, or as pending when the run was stopped.
@@ -13,25 +13,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import itertools
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol, Self
 
 import aiohttp
 
+from draftmill.arrays import Ids
 from draftmill.errors import DraftmillError
 from draftmill.generation.breaker import Breaker
-from draftmill.generation.retry import Outcome, decide, rest_s
-from draftmill.generation.stops import not_planned, stop_error, unknown_error
+from draftmill.generation.continuing import first_request, goes_on, joined, slice_of
+from draftmill.generation.exchange import exchange
+from draftmill.generation.night import NO_END, Night
+from draftmill.generation.retry import Outcome, decide
+from draftmill.generation.servers import Flight, Server, all_troubled_s, choose
+from draftmill.generation.stops import all_gone, not_planned, refused, unknown_error
 from draftmill.generation.tickets import Asked, Ticket
+from draftmill.generation.watch import Watch
 from draftmill.progress import Rows, listener
 from draftmill.recipe import Recipe
-from draftmill.records import Answer, Completion, Failure, Fault, FaultKind, Reason, Row
+from draftmill.records import Answer, Completion, Failure, Fault, FaultKind, Returned, Row, ServerReport, Verdict
+
+TICK_S = 1.0
+"""Seconds between looks at deadlines, at silent servers and at the clock."""
+
+JUDGED_AT_ONCE = 32
+"""Finished rows judged together for the breaker, at most an eighth of its window: one by one costs forty times more."""
 
 log = logging.getLogger("draftmill.generation")
 
@@ -53,21 +66,11 @@ class Counts:
     tokens: int = 0
 
 
-@dataclass(slots=True)
-class _Server:
-    url: str
-    engine: str
-    refusals: int = 0
-    down_since_s: float | None = None
-    rests_until_s: float = 0.0
-
-
 class Pool:
-    """Sends rows. `judge` gives a finished row's reason (None = good) for the breaker.
+    """Sends rows to the servers that `reports` describe; none for a run that has only finished rows to seal.
 
-    `engines` names each URL's engine as its report did, and is empty for a run
-    that has only finished rows to seal; `num_rows` is what is to be asked in all,
-    for progress.
+    `judge` gives finished rows' verdicts, for the breaker; `look_again` the gate's second look at a server that was
+    gone; `num_rows` is what is to be asked in all, for progress; `end_ids` end a turn: nothing is asked on behind one.
     """
 
     def __init__(
@@ -76,10 +79,13 @@ class Pool:
         *,
         protocol: ModuleType,
         http: aiohttp.ClientSession,
-        engines: dict[str, str],
+        reports: Sequence[ServerReport],
         keeper: Keeper,
-        judge: Callable[[Completion], Reason | None],
+        judge: Callable[[Sequence[Completion]], Sequence[Verdict]],
+        look_again: Callable[[ServerReport], Awaitable[Returned]],
         num_rows: int,
+        end_ids: Collection[int] = (),
+        night: Night = NO_END,
     ) -> None:
         self.counts = Counts()
         self.stopped: DraftmillError | None = None
@@ -89,32 +95,45 @@ class Pool:
         self._keeper = keeper
         self._judge = judge
         self._breaker = Breaker(recipe.breaker)
+        self._judged_at_once = 1 if recipe.breaker == "off" else max(1, min(JUDGED_AT_ONCE, recipe.breaker.window // 8))
+        self._unjudged: list[Completion] = []
         self._num_rows = num_rows
-        self._queue: asyncio.PriorityQueue[Ticket] = asyncio.PriorityQueue()
+        self._end_ids = end_ids
+        self._night = night
+        self._slice_tokens = slice_of(recipe)
+        self._waiting: list[Ticket] = []
         self._numbers = itertools.count()
         self._unsent: dict[int, int] = {}
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
         self._turns = asyncio.Lock()
-        self._servers = [_Server(url, engine) for url, engine in engines.items()]
-        self._in_flight: dict[str, str] = {}
+        self._servers = [Server(report, recipe.engine.in_flight) for report in reports]
+        self._watch = Watch(
+            self._servers,
+            protocol=protocol,
+            http=http,
+            look_again=look_again,
+            spawn=self._spawn,
+            changed=self._dispatch,
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._halted = asyncio.Event()
         self._started_s: float | None = None
+        self._alarm: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
-        for server in self._servers:
-            for _ in range(self._recipe.engine.in_flight):
-                self._spawn(self._lane(server))
+        self._spawn(self._ticks())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Ends the lanes; what is still in flight is aborted on its server, so that no GPU works for nobody."""
-        running = dict(self._in_flight)
+        """Ends everything; what is still in flight is aborted on its server, so that no GPU works for nobody."""
+        if self._alarm is not None:
+            self._alarm.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(self._protocol.abort(self._http, url, rid) for rid, url in running.items()))
+        left = [(server.url, rid) for server in self._servers for rid in server.flights]
+        await asyncio.gather(*(self._protocol.abort(self._http, url, rid) for url, rid in left))
 
     @contextlib.asynccontextmanager
     async def opened(self, chunk: int, num_rows: int) -> AsyncIterator[None]:
@@ -123,25 +142,34 @@ class Pool:
         Its rows count as unsent from then on, before its Prefect task has even started.
         """
         budget = max(1, self._recipe.engine.in_flight * len(self._servers))
-        async with self._turns, self._changed:
-            await self._changed.wait_for(lambda: self.stopped or sum(self._unsent.values()) < budget)
+        async with self._turns:
+            while not self.stopped and sum(self._unsent.values()) >= budget:
+                self._changed.clear()
+                await self._changed.wait()
             self._unsent[chunk] = num_rows
         try:
             yield
         finally:
             self._unsent.pop(chunk, None)
-            await self._notify()
+            self._changed.set()
 
-    async def ask(self, rows: list[Row], *, chunk: int) -> Asked:
-        """All rows, each sent until it is answered, failed, or the run is stopped."""
+    async def ask(self, rows: list[Row], *, chunk: int, priors: Mapping[tuple[str, int], Ids] | None = None) -> Asked:
+        """All rows, each sent until it is answered, failed, or the run is stopped.
+
+        `priors`: by a row's key, output ids of an earlier attempt that this one goes on from.
+        """
         asked, settled = Asked(), asyncio.Event()
-        tickets = [Ticket((chunk, next(self._numbers)), row, asked, settled, len(rows)) for row in rows]
+        tickets = [
+            Ticket((chunk, next(self._numbers)), row, asked, settled, len(rows), (priors or {}).get(row.key))
+            for row in rows
+        ]
         self._unsent[chunk] = len(rows)
-        await self._notify()
         if tickets and not self._servers:
             self.stop(not_planned())
         for ticket in tickets:
             self._queue_or_settle(ticket)
+        # Soon, not now: an earlier chunk may be about to ask in this very turn of the loop.
+        asyncio.get_running_loop().call_soon(self._dispatch)
         try:
             if tickets:
                 await settled.wait()
@@ -156,57 +184,114 @@ class Pool:
             return
         self.stopped = error
         self._halted.set()
-        while not self._queue.empty():
-            self._queue.get_nowait().settle(None)
-        self._spawn(self._notify())
+        self._changed.set()
+        waiting, self._waiting = self._waiting, []
+        for ticket in waiting:
+            ticket.settle(None)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+        return task
 
-    async def _notify(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Whatever goes wrong in a task of the pool stops the run: none must end in silence."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the pool met an error it does not know", exc_info=error)
+            self.stop(unknown_error(error))
 
     def _queue_or_settle(self, ticket: Ticket) -> None:
         if self.stopped:
             ticket.settle(None)
         else:
-            self._queue.put_nowait(ticket)
+            heapq.heappush(self._waiting, ticket)
 
-    async def _lane(self, server: _Server) -> None:
-        while True:
-            ticket = await self._queue.get()
-            if ticket.void:
-                continue
-            if (rest := server.rests_until_s - time.monotonic()) > 0:
-                self._queue_or_settle(ticket)
-                await asyncio.sleep(rest)
-                continue
-            await self._grant(ticket)
-            if self.stopped:
-                ticket.settle(None)
-            else:
-                await self._exchange(server, ticket)
+    def _dispatch(self) -> None:
+        """Sends what can be sent now, and comes back when a resting server has rested."""
+        now_s = time.monotonic()
+        usual_s = self._usual_s() if self._waiting else None
+        while self._waiting:
+            server = choose(self._servers, now_s, avoid=self._waiting[0].avoid)
+            if server is None:
+                self._set_alarm(now_s)
+                return
+            if not self._night.may_send(now_s, usual_s):
+                self.stop(self._night.error())
+                return
+            ticket = heapq.heappop(self._waiting)
+            if not ticket.void:
+                self._grant(ticket)
+                self._send(server, ticket)
 
-    async def _exchange(self, server: _Server, ticket: Ticket) -> None:
-        """One request and what follows. Whatever goes wrong here stops the run: a lane must not end in silence."""
-        rid = uuid.uuid4().hex
-        self._in_flight[rid] = server.url
+    def _set_alarm(self, now_s: float) -> None:
+        opens_s = min(server.opens_s(now_s) for server in self._servers)
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if opens_s != float("inf"):
+            self._alarm = asyncio.get_running_loop().call_later(opens_s, self._dispatch)
+
+    def _usual_s(self) -> float | None:
+        if self._night.ends_s is None:
+            return None
+        return max((s for server in self._servers if (s := server.pace.usual_s) is not None), default=None)
+
+    def _grant(self, ticket: Ticket) -> None:
+        """A row's first turn: it is no longer one of its chunk's unsent rows."""
+        chunk = ticket.order[0]
+        if not ticket.granted and chunk in self._unsent:
+            self._unsent[chunk] -= 1
+            self._changed.set()
+        ticket.granted = True
+
+    def _send(self, server: Server, ticket: Ticket) -> None:
+        sent = first_request(ticket.row, ticket.prior_ids, self._slice_tokens)
+        now_s = time.monotonic()
+        self._started_s = self._started_s or now_s
+        # Of one length: SGLang aborts by prefix.
+        flight = Flight(uuid.uuid4().hex, ticket, sent, now_s)
+        server.flights[flight.rid] = flight
+        flight.task = self._spawn(self._fly(server, flight))
+
+    async def _fly(self, server: Server, flight: Flight) -> None:
+        """One request and what follows."""
         try:
-            result = await self._send(server, ticket.row, rid)
+            result = await self._exchange(server, flight)
             # Not in a `finally`: a cancelled request stays listed, for `__aexit__` to abort it.
-            del self._in_flight[rid]
-            self._count(ticket, result)
-            self._handle(server, ticket, result)
+            del server.flights[flight.rid]
+            self._count(flight.ticket, result)
+            self._handle(server, flight, result)
         except DraftmillError as error:  # the journal cannot write: nothing more may be generated
             self.stop(error)
-            ticket.settle(None)
+            flight.ticket.settle(None)
         except Exception as error:
             log.error("the pool met an error it does not know", exc_info=error)
             self.stop(unknown_error(error))
-            ticket.settle(None)
+            flight.ticket.settle(None)
+        self._dispatch()
+
+    async def _exchange(self, server: Server, flight: Flight) -> Answer | Fault:
+        body = self._protocol.payload(flight.sent, self._recipe.sampling, rid=flight.rid, model=self._recipe.model.name)
+        try:
+            result = await exchange(
+                self._http, self._protocol, flight, body, url=server.url, engine=server.report.engine
+            )
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if flight.given_up is None or task is None or task.uncancel():
+                raise
+            return Fault(FaultKind.UNANSWERED, flight.given_up)
+        if isinstance(result, Answer) and (words := self._other_weights(server, result)):
+            return Fault(FaultKind.OTHER_WEIGHTS, words)
+        return result
+
+    def _other_weights(self, server: Server, answer: Answer) -> str | None:
+        expected = server.report.weight_version
+        if self._recipe.engine.weights == "record" or None in (expected, answer.weight_version):
+            return None
+        return None if answer.weight_version == expected else f"{answer.weight_version!r}, not {expected!r}"
 
     def _count(self, ticket: Ticket, result: Answer | Fault) -> None:
         if isinstance(result, Fault) and result.kind is FaultKind.CONNECT:
@@ -215,73 +300,34 @@ class Pool:
         self.counts.retries += ticket.sent > 0
         ticket.sent += 1
 
-    async def _grant(self, ticket: Ticket) -> None:
-        """A row's first turn: it is no longer one of its chunk's unsent rows."""
-        chunk = ticket.order[0]
-        if not ticket.granted and chunk in self._unsent:
-            self._unsent[chunk] -= 1
-            await self._notify()
-        ticket.granted = True
-
-    async def _send(self, server: _Server, row: Row, rid: str) -> Answer | Fault:
-        self._started_s = self._started_s or time.monotonic()
-        body = self._protocol.payload(row, self._recipe.sampling, rid=rid)
-        try:
-            # A redirect would make a GET of it, or show the key to another host.
-            async with self._http.post(
-                server.url + self._protocol.GENERATE, json=body, allow_redirects=False
-            ) as answer:
-                content = await answer.read()
-                result: Answer | Fault = self._protocol.read(
-                    answer.status, answer.headers, content, row=row, rid=rid, engine=server.engine
-                )
-                return result
-        except (aiohttp.ClientConnectorError, TimeoutError) as error:  # the only timeout is that of connecting
-            return Fault(FaultKind.CONNECT, str(error) or "the connection was not accepted in time")
-        except (aiohttp.ClientError, OSError) as error:
-            return Fault(FaultKind.RESET, f"{type(error).__name__}: {error}")
-
-    def _handle(self, server: _Server, ticket: Ticket, result: Answer | Fault) -> None:
+    def _handle(self, server: Server, flight: Flight, result: Answer | Fault) -> None:
+        ticket, now_s = flight.ticket, time.monotonic()
         if isinstance(result, Answer):
-            server.refusals, server.down_since_s = 0, None
-            self._finish(ticket, result)
+            server.answered(flight, result, now_s)
+            self._take(ticket, flight.sent, result)
             return
-        self._note_reachability(server, result)
-        ticket.tries += result.kind is not FaultKind.CONNECT
-        engine = self._recipe.engine
-        decision = decide(
-            result, tries=ticket.tries, retries=engine.retries, down_s=self._all_down_s(), wait_s=engine.wait_s
-        )
+        if (why := server.failed(flight, result, now_s)) is not None:
+            self._watch.take_out(server, why)
+        if self.stopped and flight.given_up is not None:
+            ticket.settle(None)
+            return
+        decision = decide(result, tries=ticket.tries + 1, retries=self._recipe.engine.retries, resent=ticket.resent)
+        ticket.resent = decision.outcome is Outcome.RETRY_HERE
+        ticket.avoid = None if ticket.resent else server.url
+        ticket.tries += decision.outcome in (Outcome.RETRY_ELSEWHERE, Outcome.FAIL_ROW)
         match decision.outcome:
-            case Outcome.WAIT:
+            case Outcome.RETRY_HERE | Outcome.WAIT:
                 self._queue_or_settle(ticket)
-            case Outcome.RETRY:
+            case Outcome.RETRY_ELSEWHERE:
                 self._spawn(self._later(ticket, decision.pause_s))
-            case Outcome.FAIL_ROW if result.answer is not None:
-                self._finish(ticket, result.answer)  # aborted to the last: quarantined by name, not lost
+            case Outcome.FAIL_ROW if result.answer is not None and ticket.prior_ids is None:
+                self._take(ticket, flight.sent, result.answer)  # aborted to the last: quarantined by name, not lost
             case Outcome.FAIL_ROW:
                 self._progress()
                 ticket.settle(Failure(ticket.row, result.words, ticket.tries))
             case Outcome.STOP_RUN:
-                self.stop(stop_error(server.url, result, engine.wait_s))
+                self.stop(refused(server.url, result))
                 ticket.settle(None)
-
-    def _note_reachability(self, server: _Server, fault: Fault) -> None:
-        if fault.kind is not FaultKind.CONNECT:
-            server.refusals, server.down_since_s = 0, None
-            return
-        now_s = time.monotonic()
-        if server.down_since_s is None:
-            server.down_since_s = now_s
-        if server.rests_until_s <= now_s:  # one rest per round of refusals, not per lane
-            server.refusals += 1
-            server.rests_until_s = now_s + rest_s(server.refusals)
-            listener().wait(f"{server.url} is out of reach; finished rows are kept, trying again")
-
-    def _all_down_s(self) -> float | None:
-        """Seconds for which no server at all could be reached; None while one can be."""
-        since_s = [server.down_since_s for server in self._servers if server.down_since_s is not None]
-        return time.monotonic() - max(since_s) if len(since_s) == len(self._servers) else None
 
     async def _later(self, ticket: Ticket, pause_s: float) -> None:
         """A row's pause; a stopped run does not sit it out."""
@@ -289,16 +335,50 @@ class Pool:
             async with asyncio.timeout(pause_s):
                 await self._halted.wait()
         self._queue_or_settle(ticket)
+        self._dispatch()
 
-    def _finish(self, ticket: Ticket, answer: Answer) -> None:
-        completion = Completion(ticket.row, answer)
+    def _take(self, ticket: Ticket, sent: Row, answer: Answer) -> None:
+        """An answer: kept, and then the row's end, unless it was cut by length and is asked on."""
+        completion = joined(ticket.row, ticket.prior_ids, answer, sent=sent)
         self._keeper.put(completion)
         self.counts.tokens += len(answer.output_ids)
+        if next_round := goes_on(ticket.row, completion, self._slice_tokens, end_ids=self._end_ids):
+            ticket.row, ticket.prior_ids = next_round
+            ticket.sent, ticket.tries, ticket.avoid = 0, 0, None
+            self._queue_or_settle(ticket)
+            return
         self._progress()
-        self._breaker.push(self._judge(completion))
-        if self._breaker.tripped:
-            self.stop(self._breaker.error())
+        self._unjudged.append(completion)
+        if len(self._unjudged) >= self._judged_at_once:
+            self._look_at_verdicts()
         ticket.settle(completion)  # last: what goes wrong above settles it as pending, and the journal has it
+
+    def _look_at_verdicts(self) -> None:
+        finished, self._unjudged = self._unjudged, []
+        if not finished or self._recipe.breaker == "off":
+            return
+        self._breaker.push([*zip(finished, self._judge(finished), strict=True)])
+        if self._breaker.tripped:
+            self.stop(self._breaker.error([server.report for server in self._servers]))
+
+    async def _ticks(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            now_s = time.monotonic()
+            self._watch.tick(now_s)
+            self._look_at_verdicts()
+            gone_s, wait_s = all_troubled_s(self._servers, now_s), self._recipe.engine.wait_s
+            if self._waiting and gone_s is not None and gone_s >= wait_s:
+                self.stop(all_gone(self._servers, wait_s))
+            if self._night.left_s(now_s) == 0:
+                self._end_night()
+
+    def _end_night(self) -> None:
+        """Ends what is in flight; rows that ask later are stopped when they would be sent."""
+        for server in self._servers:
+            for flight in list(server.flights.values()):
+                self.stop(self._night.error())
+                self._watch.give_up(server, flight, "the night is over")
 
     def _progress(self) -> None:
         self.counts.done += 1

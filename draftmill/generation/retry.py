@@ -1,4 +1,4 @@
-"""What follows a fault: one table, by kind.
+"""What follows a fault: one table, by kind. docs/faults.md shows it with the statuses behind each kind.
 
 Pure: no clock, no sleep. The pool calls `decide` and does what it says. Nothing
 retries below this layer (aiohttp does not) or above it (Prefect's task retries
@@ -22,28 +22,32 @@ LONGEST_RETRY_AFTER_S = 600.0
 """Seconds of Retry-After that are obeyed: whoever asks for more is looked at again after ten minutes all the same."""
 
 LONGEST_REST_S = 5.0
-"""Seconds between looks at a server that refuses connections: noticed soon when it is back."""
+"""Seconds between looks at a server that cannot be asked: noticed soon when it is back."""
 
 
 class Outcome(StrEnum):
     """What the pool does next with the row, or with the run."""
 
-    RETRY = "retry"  # again, after a pause; counts as a try
-    WAIT = "wait"  # again when the server is back; bounded by engine.wait_s, not by tries
-    FAIL_ROW = "fail_row"
-    STOP_RUN = "stop_run"
+    RETRY_HERE = "retry here"  # at once, once per try: nothing was wrong but an old connection
+    RETRY_ELSEWHERE = "retry elsewhere"  # after a pause, on another server if one has room; counts as a try
+    WAIT = "wait"  # sent as soon as any server has room; bounded by engine.wait_s, not by tries
+    FAIL_ROW = "fail the row"
+    STOP_RUN = "stop the run"
 
 
 OUTCOMES = {
+    FaultKind.STALE: Outcome.RETRY_HERE,
     FaultKind.CONNECT: Outcome.WAIT,
-    FaultKind.RESET: Outcome.RETRY,
-    FaultKind.ABORTED: Outcome.RETRY,
-    FaultKind.OVERLOADED: Outcome.RETRY,
-    FaultKind.SERVER_ERROR: Outcome.RETRY,
-    FaultKind.UNREADABLE: Outcome.RETRY,
+    FaultKind.OVERLOADED: Outcome.WAIT,
+    FaultKind.RESET: Outcome.RETRY_ELSEWHERE,
+    FaultKind.UNANSWERED: Outcome.RETRY_ELSEWHERE,
+    FaultKind.ABORTED: Outcome.RETRY_ELSEWHERE,
+    FaultKind.SERVER_ERROR: Outcome.RETRY_ELSEWHERE,
+    FaultKind.UNREADABLE: Outcome.RETRY_ELSEWHERE,
     FaultKind.REJECTED: Outcome.FAIL_ROW,
     FaultKind.UNAUTHORIZED: Outcome.STOP_RUN,
     FaultKind.WRONG_SERVER: Outcome.STOP_RUN,
+    FaultKind.OTHER_WEIGHTS: Outcome.STOP_RUN,
 }
 """The whole table. A kind without a line here is a KeyError in the tests."""
 
@@ -56,26 +60,24 @@ class Decision:
     pause_s: float = 0.0
 
 
-def rest_s(refusals: int) -> float:
-    """Seconds a server is left alone after so many rounds of refused connections in a row."""
-    return _doubled(refusals, LONGEST_REST_S)
-
-
-def decide(fault: Fault, *, tries: int, retries: int, down_s: float | None, wait_s: float) -> Decision:
+def decide(fault: Fault, *, tries: int, retries: int, resent: bool = False) -> Decision:
     """The decision for a row that was answered wrongly `tries` times and may be sent `retries` times again.
 
-    `down_s`: seconds for which no server could be reached, None while one can
-    be; `wait_s`: how long that may last.
+    `resent`: it was sent again at once already, for the same kind of fault.
     """
     outcome = OUTCOMES[fault.kind]
-    if outcome is Outcome.WAIT:
-        return Decision(Outcome.STOP_RUN if down_s is not None and down_s >= wait_s else Outcome.WAIT)
-    if outcome is not Outcome.RETRY:
+    if outcome is Outcome.RETRY_HERE and resent:
+        outcome = Outcome.RETRY_ELSEWHERE
+    if outcome is not Outcome.RETRY_ELSEWHERE:
         return Decision(outcome)
     if tries > retries:
         return Decision(Outcome.FAIL_ROW)
-    asked_s = min(fault.retry_after_s or 0.0, LONGEST_RETRY_AFTER_S)
-    return Decision(Outcome.RETRY, max(_doubled(tries, LONGEST_PAUSE_S), asked_s))
+    return Decision(outcome, _doubled(tries, LONGEST_PAUSE_S))
+
+
+def rest_s(refusals: int, retry_after_s: float | None = None) -> float:
+    """Seconds a server is left alone after so many rounds of refusals in a row, or as long as it asks for."""
+    return max(_doubled(refusals, LONGEST_REST_S), min(retry_after_s or 0.0, LONGEST_RETRY_AFTER_S))
 
 
 def _doubled(times: int, longest_s: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from draftmill.arrays import Ids
 from draftmill.records import Completion, Failure, Row
 
 
@@ -26,17 +27,24 @@ class Asked:
 
 @dataclass(order=True, slots=True)
 class Ticket:
-    """A row on its way; tickets are ordered by (chunk, number). `sent`: how often it reached a server; `tries`: how
-    often it was answered wrongly; `void`: nobody waits for it any more."""
+    """A row on its way; tickets are ordered by (chunk, number).
+
+    `prior_ids`: output ids it goes on from; `sent`: how often it reached a server; `tries`: how often it was answered
+    wrongly; `resent`: its present try was sent twice, over an old connection first; `avoid`: the URL that answered
+    wrongly last; `void`: nobody waits for it any more.
+    """
 
     order: tuple[int, int]
     row: Row = field(compare=False)
     asked: Asked = field(compare=False)
     settled: asyncio.Event = field(compare=False)
     num_rows: int = field(compare=False)
+    prior_ids: Ids | None = field(default=None, compare=False)
     granted: bool = field(default=False, compare=False)
     sent: int = field(default=0, compare=False)
     tries: int = field(default=0, compare=False)
+    resent: bool = field(default=False, compare=False)
+    avoid: str | None = field(default=None, compare=False)
     void: bool = field(default=False, compare=False)
 
     def settle(self, result: Completion | Failure | None) -> None:

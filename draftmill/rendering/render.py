@@ -2,8 +2,8 @@
 
 In: a LOADED table. Out: a ROW table in source order (a prompt's samples side by
 side) and the rejections, so that every loaded row is in one of the two. A row's
-budget is the recipe's, or what the context leaves: a server clips silently to
-that, so it is said here, where it is stored with the row.
+budget is the recipe's (of a row that is asked on, that of all its requests), or
+what the context leaves: a server clips silently to that, so it is said here, where it is stored with the row.
 
 Refuses nothing but a recipe that is wrong for all rows (`template.render_ids`);
 duplicates are the plan's business, which sees all slices.
@@ -21,6 +21,7 @@ import pyarrow as pa
 from draftmill import identity, plugins
 from draftmill.arrays import Ids
 from draftmill.dataset.schema import ROW, rows_table
+from draftmill.generation.continuing import slice_of, total_of
 from draftmill.recipe import Recipe
 from draftmill.records import Reason, Rejection, Row
 from draftmill.rendering.special_text import special_text
@@ -99,7 +100,12 @@ class _Renderer:
         )
 
     def _room(self, prompt_len: int) -> int:
-        return self._recipe.model.context_length - prompt_len - int(self._engine.CONTEXT_RESERVE)
+        """Tokens the context leaves for the answer; of a continued row, such that its last request is no longer than
+        the longest prompt the server takes."""
+        reserve = int(self._engine.CONTEXT_RESERVE)
+        if slice_of(self._recipe) is not None:
+            reserve = max(reserve, int(self._engine.PROMPT_RESERVE))
+        return self._recipe.model.context_length - prompt_len - reserve
 
     def _too_long(self, prompt_len: int) -> str | None:
         context, room = self._recipe.model.context_length, self._room(prompt_len)
@@ -109,7 +115,7 @@ class _Renderer:
         return f"{prompt_len} tokens in a context of {context} leave {room} for the answer; wanted {wanted}"
 
     def _rows(self, item: dict[str, Any], prompt_key: str, ids: Ids) -> Iterator[Row]:
-        budget = min(self._recipe.sampling.max_new_tokens, self._room(len(ids)))
+        budget = min(total_of(self._recipe), self._room(len(ids)))
         for sample in range(self._recipe.sampling.samples):
             yield Row(
                 row_key=identity.row_key(ids, self._shared, sample),

@@ -124,7 +124,7 @@ def _words(error: Exception) -> str:
 
 
 def _check_kwargs(template_kwargs: dict[str, Any]) -> None:
-    taken = sorted(_reserved_names() & template_kwargs.keys())
+    taken = sorted(reserved_names() & template_kwargs.keys())
     if taken:
         raise RecipeError(
             "model.template_kwargs holds a name that is not the template's",
@@ -135,7 +135,8 @@ def _check_kwargs(template_kwargs: dict[str, Any]) -> None:
 
 
 @functools.cache
-def _reserved_names() -> frozenset[str]:
+def reserved_names() -> frozenset[str]:
+    """Names that no template variable may have in `template_kwargs`: the renderer's own parameters."""
     # `documents` is one of the template's own variables.
     from transformers import PreTrainedTokenizerBase
 

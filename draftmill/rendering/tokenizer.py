@@ -115,6 +115,19 @@ def generation_end_ids(model: Model) -> tuple[int, ...]:
     return tuple(item for item in ids if type(item) is int)
 
 
+def model_vocabulary(model: Model) -> int | None:
+    """How many ids the model itself has, by the config.json beside the tokenizer; None where that does not say."""
+    file = _beside(tokenizer_source(model), "config.json")
+    if file is None:
+        return None
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        size = config.get("vocab_size", (config.get("text_config") or {}).get("vocab_size"))
+    except (ValueError, AttributeError):
+        return None
+    return size if type(size) is int else None
+
+
 def _beside(source: TokenizerSource, name: str) -> Path | None:
     if source.revision is None:
         file = Path(source.place) / name

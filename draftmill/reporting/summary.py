@@ -45,6 +45,7 @@ class Summary:
     rows: Counter[str] = field(default_factory=Counter)
     tokens: Counter[str] = field(default_factory=Counter)
     chunks: Counter[str] = field(default_factory=Counter)
+    attempts: dict[str, int] = field(default_factory=dict)  # good rows of the manifest by attempt: {"0": 90, "1": 10}
     rejudged_bad: int = 0  # those of rows["rejudged"] that went into quarantine; for the exit status only
 
     def to_json(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -27,6 +28,12 @@ if TYPE_CHECKING:  # `--help` answers without pyarrow and transformers
 
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 err = Console(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=True)
+
+
+GATE_WIDTH = 100
+"""Columns of the gate's tables: wider lines are harder to follow."""
+
+LEVEL_STYLES = {"ok": "green", "warn": "yellow", "refuse": "bold red"}
 
 
 def say(text: str) -> None:
@@ -51,8 +58,10 @@ def print_json(data: Mapping[str, Any]) -> None:
     print(json.dumps(data, ensure_ascii=False), flush=True)
 
 
-def print_summary(summary: Mapping[str, Any], *, plan: bool, as_json: bool) -> None:
-    """The numbers of a run or of a plan."""
+def print_summary(
+    summary: Mapping[str, Any], *, plan: bool, as_json: bool, attempts: Mapping[str, int] | None = None
+) -> None:
+    """The numbers of a run or of a plan. `attempts`: the manifest's good rows by attempt."""
     rows = {name: number for name, number in summary["rows"].items() if number or name in ("planned", "generated")}
     if plan:
         rows = {"to ask" if name == "generated" else name: number for name, number in rows.items()}
@@ -69,23 +78,45 @@ def print_summary(summary: Mapping[str, Any], *, plan: bool, as_json: bool) -> N
             f"{summary['requests']:,} requests ({summary['retries']:,} repeated), {tokens['output']:,} output tokens, "
             f"{summary['seconds']:.1f} s"
         )
+    print_attempts(attempts or {})
     if as_json:
         print_json(summary)
 
 
+def print_attempts(attempts: Mapping[str, int]) -> None:
+    """Good rows by attempt, where any was asked more than once: people are to know how much was resampled."""
+    if set(attempts) - {"0"}:
+        counts = ", ".join(f"attempt {attempt} {number:,}" for attempt, number in attempts.items())
+        out.print(f"good rows by attempt: {counts}")
+
+
 def print_gate(checks: Sequence[Check], *, as_json: bool) -> None:
-    """The gate's table."""
-    table = Table("check", "", "seen", "expected")
-    table.add_column("server", overflow="fold")
-    for check in checks:
-        table.add_row(check.name, check.level.value, plain(check.seen), plain(check.expected), check.url)
-    out.print(table)
+    """The gate's table, server by server; below it what to do about each line that is not ok."""
+    for url in dict.fromkeys(check.url for check in checks):
+        of_server = [check for check in checks if check.url == url]
+        out.print(_gate_table(url, of_server), width=min(out.width, GATE_WIDTH))
     for check in checks:
         if check.remedy:
-            out.print(f"{check.name}: {check.remedy}")
+            out.print(_level(check), plain(f"{check.url} {check.name}: {check.remedy}"))
     if as_json:
         fields = ("url", "name", "level", "seen", "expected", "remedy")
         print_json({"checks": [{name: str(getattr(check, name)) for name in fields} for check in checks]})
+
+
+def _gate_table(url: str, checks: Sequence[Check]) -> Table:
+    table = Table(title=plain(url), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    # Server by server the same widths, so that two of them can be compared line by line.
+    table.add_column("", min_width=max(map(len, LEVEL_STYLES)))
+    table.add_column("check", no_wrap=True, min_width=20)
+    table.add_column("seen", overflow="fold", ratio=1)
+    table.add_column("expected", overflow="fold", ratio=1)
+    for check in checks:
+        table.add_row(_level(check), check.name, plain(check.seen), plain(check.expected))
+    return table
+
+
+def _level(check: Check) -> Text:
+    return Text(check.level.value, style=LEVEL_STYLES[check.level.value])
 
 
 def print_inspection(inspection: Mapping[str, Any], *, as_json: bool) -> None:
@@ -110,6 +141,7 @@ def print_status(status: Status, *, as_json: bool) -> None:
     for title, counts in (("quarantined", status.reasons), ("rejected prompts", status.rejected)):
         if counts:
             out.print(f"{title}: " + ", ".join(f"{name} {number:,}" for name, number in counts.items()))
+    print_attempts(status.attempts)
     for row in status.rejected_prompts:
         line = f", line {row['line']}" if row["line"] is not None else ""
         out.print(f"  {plain(row['source'])}{line}: {row['reason']}: {plain(row['detail'])}")

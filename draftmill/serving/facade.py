@@ -43,7 +43,7 @@ NEEDS_NO_KEY = frozenset({"/health", "/health_generate", "/ready", "/metrics"})
 
 @dataclass(slots=True)
 class Flight:
-    """A request on its way. `ids` are the ids so far, for an engine that knows them before the end."""
+    """A request on its way. `ids` are the ids so far, left here by an engine that is cancelled and knows them."""
 
     request: GenerateRequest
     started_s: float
@@ -116,6 +116,17 @@ class Facade:
                 if flight.work is not None:
                     flight.work.cancel()
             await runner.cleanup()
+
+    async def cut(self) -> None:
+        """Ends as a process that is killed does: the port refuses at once, every connection closes unanswered."""
+        if self._runner is None or self._runner.server is None:
+            return
+        for site in list(self._runner.sites):
+            await site.stop()
+        for connection in self._runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+        await self.close()
 
     def _app(self) -> web.Application:
         app = web.Application(client_max_size=LARGEST_BODY_BYTES, middlewares=[self._door])
@@ -212,13 +223,14 @@ class Facade:
         body = await _object(http)
         if isinstance(body, Refusal):
             return body.response()
-        prefix = body.get("rid") or ""
-        everything = body.get("abort_all") is True
+        self.abort(body.get("rid") or "", everything=body.get("abort_all") is True)
+        return web.Response()
+
+    def abort(self, prefix: str, *, everything: bool) -> None:
+        """Ends the flights whose rid begins with `prefix`; an empty one ends nothing without `everything`."""
         for rid, flight in list(self.flights.items()):
-            # An empty rid is a prefix of all, but ends nothing without `abort_all`.
             if everything or (prefix and rid.startswith(prefix)):
                 flight.abort()
-        return web.Response()
 
     async def _tokenize(self, http: web.Request) -> web.StreamResponse:
         body = await _object(http)

@@ -10,35 +10,37 @@ to a real server's recordings.
         fake.log[2].fault
 
 or, as a process: `python -m draftmill.serving.fake --port 30000 --fault error_500=0.1`.
-`GET /fake/log` and `GET /fake/stats` tell what it was asked and what it sent.
+`GET /fake/log` and `GET /fake/stats` tell what it was asked and what it sent;
+`fake_events` has what happens to the server as a whole.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import sys
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from aiohttp import web
 
+from draftmill.serving import fake_log
 from draftmill.serving.answers import Card, Generated
-from draftmill.serving.facade import Facade, Flight
+from draftmill.serving.facade import Flight
 from draftmill.serving.fake_answers import Answers, Markers, Seeded, finished
-from draftmill.serving.faults import Act, Rule, Scene, spoil
+from draftmill.serving.fake_events import Mortal
+from draftmill.serving.fake_log import CURRENT, FIELDS, LogEntry
+from draftmill.serving.faults import Act, Fault, Rule, Scene, spoil
 from draftmill.serving.protocol import GenerateRequest, Limits
-from draftmill.serving.refusals import INTERNAL_ERROR, NOT_FOUND, Refusal
-from draftmill.serving.wire_faults import INSTEAD, instead, send
+from draftmill.serving.refusals import INTERNAL_ERROR, NOT_FOUND, Refusal, invalid
+from draftmill.serving.wire_faults import INSTEAD, RESETS, instead, send
 
 CARD = Card("fake-model", "0.5.23", slots=64, notes=("draftmill's fake server: no model is behind it",))
 LIMITS = Limits(context_length=8192)
-
-TICK_S = 0.01
-"""Ids are let out at most this often: sleeping for each of them would measure the loop, not the latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +50,18 @@ class Latency:
     first_s: float = 0.0
     per_id_s: float = 0.0
 
+    def whole_s(self, count: int) -> float:
+        """What an answer of `count` ids takes."""
+        return self.first_s + count * self.per_id_s
 
-@dataclass(slots=True)
-class LogEntry:
-    """One `/generate` request. `output_ids` as sent, faults included; times are seconds since the epoch.
-
-    `status` None: nothing was answered (a reset, a hang, a client that went away).
-    """
-
-    number: int
-    started_at: float
-    rid: str | None = None
-    input_ids: list[int] | None = None
-    sampling_params: dict[str, Any] | None = None
-    fault: str | None = None
-    status: int | None = None
-    output_ids: list[int] | None = None
-    ended_at: float | None = None
+    def ids_after(self, passed_s: float) -> int:
+        """How many ids are out by then; none before the first, all of them where ids take no time."""
+        if passed_s < self.first_s:
+            return 0
+        return int((passed_s - self.first_s) / self.per_id_s) if self.per_id_s else sys.maxsize
 
 
-class FakeServer(Facade):
+class FakeServer(Mortal):
     """Use as `async with`. `log` holds every `/generate` request in the order of arrival."""
 
     def __init__(
@@ -94,11 +88,15 @@ class FakeServer(Facade):
         self._loaded_at = math.inf
         self._tokenizer = tokenizer
         self._port_wanted = port
+        self._used_before: WeakSet[asyncio.BaseTransport] = WeakSet()
 
     async def __aenter__(self) -> FakeServer:
         await self.open(self._port_wanted)
-        self._loaded_at = time.monotonic() + self._loading_s
         return self
+
+    async def open(self, port: int = 0) -> None:
+        await super().open(port)
+        self._loaded_at = time.monotonic() + self._loading_s
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -119,8 +117,9 @@ class FakeServer(Facade):
         return [*super().routes(), web.get("/fake/log", self._show_log), web.get("/fake/stats", self._show_stats)]
 
     async def on_generate(self, http: web.Request) -> web.StreamResponse:
-        entry = LogEntry(len(self.log) + 1, time.time())
+        entry = LogEntry(len(self.log) + 1)
         self.log.append(entry)
+        CURRENT.set(entry)
         try:
             return await self._play(http, entry)
         finally:
@@ -128,10 +127,10 @@ class FakeServer(Facade):
 
     async def _play(self, http: web.Request, entry: LogEntry) -> web.StreamResponse:
         request = await self.read(http)
-        act = None if isinstance(request, Refusal) else self._note(entry, request)
+        act = None if isinstance(request, Refusal) else self._note(entry, request, used=self._is_used(http))
         if act is not None and act.fault in INSTEAD:
             response = await instead(http, act)
-            entry.status = response.status if response.prepared or http.transport is not None else None
+            entry.status = None if act.fault in RESETS else response.status
             return response
         body = await self.answer(request)
         if isinstance(body, Refusal):
@@ -139,49 +138,61 @@ class FakeServer(Facade):
             return body.response()
         if act is not None and isinstance(request, GenerateRequest):
             spoil(body, act.fault, Scene(request, self._markers, self.limits.vocabulary, act.amount))
-        entry.output_ids = body.get("output_ids")
+        entry.sends(body.get("output_ids"))
         response = await send(http, body, None if act is None else act.fault)
         entry.status = response.status
         return response
 
-    def _note(self, entry: LogEntry, request: GenerateRequest) -> Act | None:
+    def _is_used(self, http: web.Request) -> bool:
+        """Whether this connection has brought a `/generate` request before."""
+        transport = http.transport
+        if transport is None:
+            return False
+        used = transport in self._used_before
+        self._used_before.add(transport)
+        return used
+
+    def _note(self, entry: LogEntry, request: GenerateRequest, *, used: bool) -> Act | None:
         """Writes the request into its log entry and asks the rule what goes wrong with it."""
-        entry.rid, entry.input_ids, entry.sampling_params = request.rid, list(request.asked_ids), request.sampling
+        entry.asks(request)
         chosen = None if self.rule is None else self.rule(entry.number, request)
         act = chosen if chosen is None or isinstance(chosen, Act) else Act(chosen)
+        if act is not None and act.fault is Fault.RESET_REUSED and not used:
+            return None
         entry.fault = None if act is None else act.fault
         return act
 
     async def generate(self, flight: Flight) -> Generated | Refusal:
-        """Lets the answer's ids out at the pace of the latency, so that an abort finds the ids so far."""
+        """The answer after its latency, in one sleep; cut short, it leaves the ids that would be out by then."""
+        began_s = time.monotonic()
+        CURRENT.get().running_at = time.time()
         try:
             answer = finished(flight.request, self._answers(flight.request))
         except KeyError:  # a prompt the script does not know
             return INTERNAL_ERROR
-        if self._latency.first_s:
-            await asyncio.sleep(self._latency.first_s)
-        per_id_s = self._latency.per_id_s
-        step = max(1, math.ceil(TICK_S / per_id_s)) if per_id_s else len(answer.output_ids)
-        while per_id_s and len(flight.ids) < len(answer.output_ids):
-            batch = answer.output_ids[len(flight.ids) : len(flight.ids) + step]
-            await asyncio.sleep(per_id_s * len(batch))
-            flight.ids.extend(batch)
+        try:
+            if whole_s := self._latency.whole_s(len(answer.output_ids)):
+                await asyncio.sleep(whole_s)
+            await self.going()
+        except asyncio.CancelledError:
+            flight.ids.extend(answer.output_ids[: self._latency.ids_after(time.monotonic() - began_s)])
+            raise
         return answer
 
-    async def _show_log(self, _: web.Request) -> web.StreamResponse:
-        return web.json_response([asdict(entry) for entry in self.log])
+    async def _show_log(self, http: web.Request) -> web.StreamResponse:
+        fields = http.query["fields"].split(",") if "fields" in http.query else FIELDS
+        unknown = [name for name in fields if name not in FIELDS]
+        if unknown:
+            return invalid(f"the log has no {', '.join(unknown)}: it has {', '.join(FIELDS)}.").response()
+        entries = self.log[int(http.query.get("after", 0)) :]
+        return web.Response(body=fake_log.as_json(entries, fields), content_type="application/json")
 
     async def _show_stats(self, _: web.Request) -> web.StreamResponse:
         return web.json_response(self.stats())
 
     def stats(self) -> dict[str, Any]:
         """Counts of `/generate` requests: all, unfinished, by fault, by status."""
-        return {
-            "generate": len(self.log),
-            "in_flight": sum(entry.ended_at is None for entry in self.log),
-            "faults": dict(Counter(entry.fault for entry in self.log if entry.fault is not None)),
-            "statuses": dict(Counter(str(entry.status) for entry in self.log if entry.ended_at is not None)),
-        }
+        return fake_log.stats(self.log)
 
 
 if __name__ == "__main__":

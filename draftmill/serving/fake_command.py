@@ -1,6 +1,7 @@
 """`python -m draftmill.serving.fake`: the fake server as a process, with seeded answers.
 
-Prints its URL as the first line of stdout once it listens. The key is taken
+Prints its URL as the first line of stdout once it listens, and ends when it was
+told to die or to drain (`POST /fake/die`, see `fake_events`). The key is taken
 from an environment variable, as everywhere in draftmill: never from the command
 line, where every process can read it.
 """
@@ -8,27 +9,31 @@ line, where every process can read it.
 from __future__ import annotations
 
 import argparse
-import asyncio
+import gc
 import os
 from collections.abc import Sequence
 
 from draftmill.serving.answers import Card
 from draftmill.serving.fake import CARD, LIMITS, FakeServer, Latency
-from draftmill.serving.fake_answers import Markers, Seeded
+from draftmill.serving.fake_answers import LogNormal, Markers, Seeded
 from draftmill.serving.faults import Fault, by_chance
 from draftmill.serving.process import run_until_signalled
 from draftmill.serving.protocol import Limits
 
+RARELY = (100_000, 50, 100)
+"""When garbage is collected: a log of 20,000 requests is looked through each time, a third of a request's cost."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serves until SIGTERM or Ctrl-C."""
+    """Serves until SIGTERM or Ctrl-C, or until it died."""
+    gc.set_threshold(*RARELY)
     run_until_signalled(_serve(_parser().parse_args(arguments)))
 
 
 async def _serve(given: argparse.Namespace) -> None:
     async with _server(given) as server:
         print(server.url, flush=True)
-        await asyncio.Event().wait()
+        await server.gone.wait()
 
 
 def _server(given: argparse.Namespace) -> FakeServer:
@@ -44,7 +49,7 @@ def _server(given: argparse.Namespace) -> FakeServer:
         notes=CARD.notes,
     )
     return FakeServer(
-        Seeded(given.seed, markers, range(*given.ordinary), tuple(given.lengths)),
+        Seeded(given.seed, markers, range(*given.ordinary), _lengths(given)),
         card=card,
         limits=Limits(given.context_length, given.vocabulary, given.pool, given.auto_truncate),
         rule=by_chance(dict(given.fault), seed=given.seed) if given.fault else None,
@@ -53,6 +58,14 @@ def _server(given: argparse.Namespace) -> FakeServer:
         loading_s=given.loading_s,
         port=given.port,
     )
+
+
+def _lengths(given: argparse.Namespace) -> tuple[int, int] | LogNormal:
+    if given.tokens_lognormal is not None:
+        median, sigma = given.tokens_lognormal
+        return LogNormal(int(median), float(sigma))
+    least, greatest = given.lengths
+    return least, greatest
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,7 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--loading-s", type=float, default=0.0, help="seconds in which /health is 503")
     add("--seed", type=int, default=0)
     add("--ordinary", type=int, nargs=2, default=(100, 1000), metavar=("LOW", "HIGH"), help="ids to draw from")
-    add("--lengths", type=int, nargs=2, default=(8, 64), metavar=("LEAST", "GREATEST"), help="ids drawn per answer")
+    add("--lengths", type=int, nargs=2, default=(8, 64), metavar=("LEAST", "GREATEST"), help="ids of an answer")
+    add("--tokens-lognormal", nargs=2, metavar=("MEDIAN", "SIGMA"), help="ids of an answer, with a heavy tail")
     add("--open-id", type=int, help="opens the think block")
     add("--close-id", type=int, help="closes the think block")
     add("--end-id", type=int, default=Markers().end_id, help="ends the turn")

@@ -35,6 +35,7 @@ class Fault(StrEnum):
     UNAVAILABLE = "unavailable"
     RATE_LIMITED = "rate_limited"
     RESET_BEFORE = "reset_before"
+    RESET_REUSED = "reset_reused"  # of a connection that served before; a request on a new one is answered well
     HANG = "hang"
     # while the answer is sent
     RESET_MIDWAY = "reset_midway"
@@ -86,11 +87,12 @@ def by_chance(chances: Mapping[Fault, float], *, seed: int = 0) -> Rule:
 
     Depends on seed, prompt and how often the prompt was asked, not on the order of requests: a retry gets a new draw.
     """
-    asked: Counter[tuple[int, ...]] = Counter()
+    asked: Counter[int] = Counter()
 
     def rule(_: int, request: GenerateRequest) -> Fault | None:
-        asked[request.prompt_ids] += 1
-        draw = random.Random(prompt_number(seed, (asked[request.prompt_ids], *request.prompt_ids))).random()
+        prompt = prompt_number(seed, request.prompt_ids)
+        asked[prompt] += 1
+        draw = random.Random(prompt + asked[prompt]).random()
         for fault, chance in chances.items():
             if draw < chance:
                 return fault

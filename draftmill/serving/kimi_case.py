@@ -31,7 +31,7 @@ from draftmill.judging.structure import Structure
 from draftmill.prompts.load import load_prompts
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
-from draftmill.records import Completion, Reason, Row, Verdict
+from draftmill.records import Completion, Return, Returned, Row, ServerReport, Verdict
 from draftmill.rendering.prepare import prepare
 from draftmill.rendering.render import render_prompts
 from draftmill.rendering.tokenizer import load_tokenizer
@@ -198,24 +198,31 @@ async def ask(case: KimiCase, corruption: Corruption | None = None) -> Exchange:
 
     async with case.server(corruption) as fake:
         recipe = _pointed_at(case.recipe, fake.url)
-        async with open_http(recipe.engine) as http, _pool(recipe, fake, http, lambda c: judged(c).reason) as pool:
+        async with open_http(recipe.engine) as http, await _pool(recipe, fake, http, judged) as pool:
             asked = await pool.ask([case.row], chunk=0)
     completion = asked.completions[0]
     return Exchange(completion, judged(completion), len(fake.log))
 
 
-def _pool(
-    recipe: Recipe, fake: FakeServer, http: aiohttp.ClientSession, judge: Callable[[Completion], Reason | None]
+async def _pool(
+    recipe: Recipe, fake: FakeServer, http: aiohttp.ClientSession, judged: Callable[[Completion], Verdict]
 ) -> Pool:
+    protocol = plugins.load("engines", recipe.engine.kind)
     return Pool(
         recipe,
-        protocol=plugins.load("engines", recipe.engine.kind),
+        protocol=protocol,
         http=http,
-        engines={fake.url: "sglang 0.5.23"},
+        reports=[await protocol.report(http, fake.url)],
         keeper=_NoJournal(),
-        judge=judge,
+        judge=lambda completions: [judged(completion) for completion in completions],
+        look_again=_no_second_look,
         num_rows=1,
     )
+
+
+async def _no_second_look(_: ServerReport) -> Returned:
+    """One row on a server that never goes away."""
+    return Returned(Return.NOT_YET, "not looked at")
 
 
 class _NoJournal:

@@ -138,16 +138,22 @@ def _ids_fault(ids: Any, limits: Limits) -> Refusal | None:
         return _ids_malformed(f"input_ids must be a list of int or a list of lists of int; got {shown}", ids)
     if not ids:
         return invalid("input_ids cannot be empty.")
-    odd = next((item for item in ids if type(item) is not int), None)
+    if set(map(type, ids)) != {int}:
+        return _odd_ids(ids)
+    highest = MAX_ID if limits.vocabulary is None else limits.vocabulary - 1
+    if min(ids) >= 0 and max(ids) <= highest:
+        return None
+    outside = next(item for item in ids if not 0 <= item <= highest)
+    return invalid(f"input_ids holds {outside}, outside the vocabulary 0..{highest}.")
+
+
+def _odd_ids(ids: list[Any]) -> Refusal:
+    odd = next(item for item in ids if type(item) is not int)
     if isinstance(odd, bool):
         return unreadable(f"invalid type: boolean `{str(odd).lower()}`, expected a sequence")
     if isinstance(odd, list):
         return invalid("A list of lists is not supported by this server: send one sequence a request.")
-    if odd is not None or not all(type(item) is int for item in ids):
-        return _ids_malformed(f"elements must be int or list; got {type(odd).__name__}", ids)
-    highest = MAX_ID if limits.vocabulary is None else limits.vocabulary - 1
-    outside = next((item for item in ids if not 0 <= item <= highest), None)
-    return None if outside is None else invalid(f"input_ids holds {outside}, outside the vocabulary 0..{highest}.")
+    return _ids_malformed(f"elements must be int or list; got {type(odd).__name__}", ids)
 
 
 def _ids_malformed(message: str, ids: Any) -> Refusal:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import struct
 from typing import Any
 
+import orjson
 from aiohttp import web
 
 from draftmill.serving.faults import Act, Fault
@@ -21,9 +21,9 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 GATEWAY_PAGE = "<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
 
-INSTEAD = frozenset(
-    {Fault.ERROR_500, Fault.BAD_GATEWAY, Fault.UNAVAILABLE, Fault.RATE_LIMITED, Fault.RESET_BEFORE, Fault.HANG}
-)
+RESETS = frozenset({Fault.RESET_BEFORE, Fault.RESET_REUSED})
+
+INSTEAD = RESETS | {Fault.ERROR_500, Fault.BAD_GATEWAY, Fault.UNAVAILABLE, Fault.RATE_LIMITED, Fault.HANG}
 """Faults that come instead of an answer: nothing is generated."""
 
 
@@ -31,7 +31,7 @@ async def instead(http: web.Request, act: Act) -> web.StreamResponse:
     """Does a fault of INSTEAD."""
     if act.fault is Fault.HANG:
         await asyncio.Event().wait()
-    if act.fault is Fault.RESET_BEFORE:
+    if act.fault in RESETS:
         return _reset(http)
     if act.fault is Fault.BAD_GATEWAY:
         return web.Response(status=502, text=GATEWAY_PAGE, content_type="text/html")
@@ -44,7 +44,7 @@ async def send(http: web.Request, body: dict[str, Any], fault: Fault | None) -> 
     """Sends an answer's body as JSON, in the way the fault says; None sends it well."""
     if fault is Fault.FOREIGN_JSON:
         return web.json_response({"choices": [{"text": "another server's answer"}]})
-    data = json.dumps(body).encode()
+    data = orjson.dumps(body)
     if fault is Fault.TRUNCATED_JSON:
         return web.Response(body=data[: len(data) // 2], content_type="application/json")
     if fault not in (Fault.RESET_MIDWAY, Fault.RESET_AFTER):

@@ -56,6 +56,14 @@ def slices_of(storage: Storage, rows: list[Row], sizes: list[int]) -> list[str]:
     return paths
 
 
+def missing_of(chosen: list[int], attempts: list[int]) -> pa.Table:
+    """Rows to ask from the start."""
+    rows = [
+        {"index": index, "attempt": attempt, "resumed": False} for index, attempt in zip(chosen, attempts, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, MISSING)
+
+
 def with_ids(storage: Storage, paths: list[str], parts: list[pa.Table]) -> Iterator[pa.Table]:
     return _with_ids(storage, paths, [storage.read_table(path, ["row_key"]).num_rows for path in paths], parts)
 
@@ -71,10 +79,7 @@ def test_each_chunk_holds_its_planned_rows_whatever_the_slices(data: st.DataObje
     sizes = data.draw(st.lists(st.integers(0, 8), max_size=6))
     chosen = sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1)))
     attempts = data.draw(st.lists(st.integers(0, 3), min_size=len(chosen), max_size=len(chosen)))
-    missing = pa.table(
-        {"index": chosen, "attempt": attempts, "resumed": [False] * len(chosen), "part": [None] * len(chosen)},
-        schema=MISSING,
-    )
+    missing = missing_of(chosen, attempts)
     with tempfile.TemporaryDirectory() as folder:
         storage = open_storage(folder)
         slices = chunks(missing, data.draw(st.integers(1, 9)))
@@ -90,9 +95,7 @@ def test_a_chunk_spread_over_many_slices_reads_each_once_and_holds_one(
     rows = [build_row(number) for number in range(200)]
     paths = slices_of(storage, rows, [10] * 20)
     chosen = [*range(3, 100, 20), 103, 104, 107, *range(123, 200, 20)]  # of every second slice, a chunk ends within one
-    missing = pa.table(
-        {"index": chosen, "attempt": [0] * 12, "resumed": [False] * 12, "part": [None] * 12}, schema=MISSING
-    )
+    missing = missing_of(chosen, [0] * 12)
     read: list[str] = []
     whole: list[weakref.ref[pa.Table]] = []
     real = Storage.read_table
@@ -161,6 +164,30 @@ def test_stored_and_finished_rows_are_not_asked(
     assert [row.row_key for row in rows_in(storage, plan)] == [row.row_key for row in rows[1:]]
     assert [(chunk["resumed"], chunk["parts"]) for chunk in plan["chunks"]] == [(1, [part.path])]
     assert closes(plan)
+
+
+def test_a_chunk_names_what_its_rows_are_asked_on_from(
+    storage: Storage, stored_rows: Callable[..., pa.Table], completion: Callable[..., Completion]
+) -> None:
+    rows = [replace(build_row(number), max_new_tokens=320) for number in range(6)]
+    kept = stored_rows({"key": "cut", "finish": "length"}).set_column(0, "row_key", pa.array([rows[4].row_key]))
+    shard = storage.put_table("shards", kept)
+    seal(storage, Change(good=[shard]))
+    answer = completion("x", finish_type="length", finish_length=3, matched=None).answer
+    made = Completion(replace(rows[1], attempt=2, max_new_tokens=64), answer)
+    part = storage.put_table(completions.FOLDER, completions_table([made]))
+    paths = slices_of(storage, rows, [])
+    asked_on = plan_of(storage, paths, recipe=recipe().model_copy(update={"on_truncated": "continue"}))
+    tables = [chunk["priors"] and storage.read_table(chunk["priors"]["path"]) for chunk in asked_on["chunks"]]
+    assert [table.to_pylist() for table in tables] == [
+        [{"row_key": rows[1].row_key, "attempt": 3, "prior_attempt": 2, "prior": part.path}],
+        [{"row_key": rows[4].row_key, "attempt": 1, "prior_attempt": 0, "prior": shard.path}],
+    ]
+    anew = plan_of(storage, paths)
+    assert [chunk["priors"] for chunk in anew["chunks"]] == [None, None]
+    # The same rows to ask, from the ids so far or anew.
+    assert [chunk["rows"] for chunk in asked_on["chunks"]] == [chunk["rows"] for chunk in anew["chunks"]]
+    assert closes(asked_on)
 
 
 def test_a_duplicate_is_rejected_once_and_names_the_first(storage: Storage) -> None:

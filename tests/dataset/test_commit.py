@@ -96,6 +96,17 @@ async def test_the_journal_forgets_the_sealed_rows_only(storage: Storage, journa
     assert keys(journal.pending()) == ["b", "later"]
 
 
+async def test_with_a_row_the_journal_forgets_the_attempts_it_went_on_from(
+    storage: Storage, journal: Journal, completion: Make
+) -> None:
+    for attempt in range(4):
+        journal.put(completion("a", attempt))
+    journal.put(completion("b"))
+    await journal.flush()
+    commit_rows(storage, journal, completion("a", 2))
+    assert [(item.row.prompt_id, item.row.attempt) for item in journal.pending()] == [("a", 3), ("b", 0)]
+
+
 async def test_a_commit_that_fails_changes_neither_dataset_nor_journal(
     storage: Storage, journal: Journal, completion: Make
 ) -> None:

@@ -37,7 +37,7 @@ def planned(*rows: tuple[str, str, int]) -> pa.Table:
 
 
 def stored(*rows: dict[str, Any]) -> pa.Table:
-    """{key, slot=key, attempt=0, finish="stop", budget=64, reason=None}."""
+    """{key, slot=key, attempt=0, finish="stop", budget=64, reason=None, object="shards/x.parquet"}."""
     return pa.Table.from_pylist(
         [
             {
@@ -50,7 +50,7 @@ def stored(*rows: dict[str, Any]) -> pa.Table:
                 "max_new_tokens": row.get("budget", 64),
                 "good": row.get("reason") is None,
                 "reason": row.get("reason"),
-                "object": "shards/x.parquet",
+                "object": row.get("object", "shards/x.parquet"),
             }
             for row in rows
         ],
@@ -188,6 +188,66 @@ def test_a_held_row_named_in_again_takes_the_attempt_that_a_killed_run_has_made(
     assert plan(rows, known, parts(("a", 2, "p"))).held == 1
 
 
+def prior(result: Plan) -> list[tuple[int, int | None, str | None]]:
+    """(attempt, prior_attempt, prior) of what is asked or resumed."""
+    columns = result.missing.to_pydict()
+    return list(zip(columns["attempt"], columns["prior_attempt"], columns["prior"], strict=True))
+
+
+def test_without_continuing_all_is_asked_from_the_start() -> None:
+    known = stored({"key": "a", "finish": "length"})
+    rows, waiting = planned(("a", "a", 128), ("b", "b", 128)), parts(("b", 0, "p", "length", 64))
+    assert prior(plan(rows, known, waiting)) == [(1, None, None), (1, None, None)]
+
+
+def test_a_stored_row_cut_by_length_is_asked_on_from_its_newest_attempt() -> None:
+    known = stored(
+        {"key": "a", "finish": "length", "object": "shards/0"},
+        {"key": "b"},
+        {"key": "c", "finish": "length", "attempt": 2, "reason": "truncated", "object": "quarantine/1"},
+        {"key": "d", "finish": "length", "attempt": 0, "object": "shards/2"},
+        {"key": "d", "finish": "length", "attempt": 3, "budget": 96, "reason": "truncated", "object": "quarantine/3"},
+        {"key": "full", "finish": "length", "budget": 128},
+    )
+    rows = planned(*((key, key, 128) for key in ("new", "d", "c", "b", "a", "full")))
+    result = plan(rows, known, continuing=True)
+    assert prior(result) == [(0, None, None), (4, 3, "quarantine/3"), (3, 2, "quarantine/1"), (1, 0, "shards/0")]
+    assert (result.kept, result.held, result.to_ask) == (2, 0, 4)
+
+
+@pytest.mark.parametrize("reason", ["degenerate", "foreign_marker", "corrupted", "prompt_mismatch"])
+def test_a_row_that_is_bad_for_more_than_its_length_is_never_asked_on(reason: str) -> None:
+    alone = stored({"key": "a", "finish": "length", "reason": reason})
+    beside = stored({"key": "a", "finish": "length"}, {"key": "a", "finish": "length", "attempt": 1, "reason": reason})
+    rows = planned(("a", "a", 128))
+    assert plan(rows, alone, continuing=True).held == 1
+    assert plan(rows, beside, continuing=True).kept == 1
+    assert prior(plan(rows, alone, continuing=True, again=frozenset({reason}))) == [(1, None, None)]
+
+
+def test_a_row_asked_again_at_its_full_budget_starts_anew() -> None:
+    known = stored({"key": "a", "finish": "length", "budget": 128, "reason": "truncated"})
+    result = plan(planned(("a", "a", 128)), known, continuing=True, again=frozenset({"truncated"}))
+    assert prior(result) == [(1, None, None)]
+
+
+def test_what_a_killed_run_has_made_of_a_row_is_asked_on() -> None:
+    rounds = parts(("a", 0, "p", "length", 32), ("a", 1, "p", "length", 64), ("a", 2, "q", "length", 96))
+    result = plan(planned(("a", "a", 128)), None, rounds, continuing=True)
+    assert (prior(result), result.to_ask) == ([(3, 2, "q")], 1)
+    known = stored({"key": "a", "finish": "length", "budget": 64, "attempt": 1, "object": "shards/1"})
+    assert prior(plan(planned(("a", "a", 128)), known, rounds, continuing=True)) == [(3, 2, "q")]
+    older = parts(("a", 0, "p", "length", 32), ("a", 1, "p", "length", 64))
+    assert prior(plan(planned(("a", "a", 128)), known, older, continuing=True)) == [(2, 1, "shards/1")]
+
+
+def test_a_row_that_a_killed_run_has_finished_is_resumed_and_not_asked_on() -> None:
+    known = stored({"key": "a", "finish": "length", "object": "shards/1"})
+    for last in (("a", 2, "p"), ("a", 2, "p", "length", 128)):
+        result = plan(planned(("a", "a", 128)), known, parts(("a", 1, "p", "length", 96), last), continuing=True)
+        assert (prior(result), result.resumed) == ([(2, None, None)], 1)
+
+
 def test_rows_of_removed_prompts_are_carried_or_dropped() -> None:
     known = stored({"key": "a"}, {"key": "gone"}, {"key": "bad", "attempt": 2, "reason": "degenerate"})
     rows = planned(("a", "a", 64))
@@ -279,13 +339,18 @@ WAITING = st.lists(
 )
 
 
+def known_in(known: list[Any]) -> list[Any]:
+    """As `stored` puts them, without those in quarantine for more than their length."""
+    return [row | {"object": "shards/x.parquet"} for row in known if row["reason"] in (None, "truncated")]
+
+
 @settings(max_examples=60, deadline=None)
-@given(PLANNED_ROWS, STORED_ROWS, WAITING, st.sampled_from(["keep", "drop"]), st.booleans())
+@given(PLANNED_ROWS, STORED_ROWS, WAITING, st.sampled_from(["keep", "drop"]), st.booleans(), st.booleans())
 def test_each_row_lands_in_exactly_one_place(
-    rows: list[Any], known: list[Any], waiting: list[Any], removed: str, again: bool
+    rows: list[Any], known: list[Any], waiting: list[Any], removed: str, again: bool, continuing: bool
 ) -> None:
-    reasons = frozenset({"degenerate"} if again else ())
-    result = plan(planned(*rows), stored(*known), parts(*waiting), removed=removed, again=reasons)
+    options = {"again": frozenset({"degenerate"} if again else ()), "continuing": continuing}
+    result = plan(planned(*rows), stored(*known), parts(*waiting), removed=removed, **options)
     indices = result.missing["index"].to_pylist()
     assert indices == sorted(set(indices))
     assert not set(indices) & set(result.duplicates)
@@ -296,6 +361,19 @@ def test_each_row_lands_in_exactly_one_place(
     for request in result.missing.to_pylist():
         tops = [a for k, a in numbers if k == rows[request["index"]][0]]
         assert request["attempt"] == max(tops, default=-1) + (not request["resumed"])
+        # What is asked on is the attempt just before, cut at a smaller budget.
+        if request["prior"] is not None:
+            assert continuing
+            assert not request["resumed"]
+            assert request["prior_attempt"] == request["attempt"] - 1
+            key, _, budget = rows[request["index"]]
+            from_stored = request["prior"] == "shards/x.parquet"
+            names = ("key", "attempt", "object", "finish", "budget")
+            made = [tuple(r[n] for n in names) for r in known_in(known)] if from_stored else waiting
+            assert any(
+                row[:4] == (key, request["prior_attempt"], request["prior"], "length") and row[4] < budget
+                for row in made
+            )
     # Every stored row is carried, dropped, superseded or its key is planned.
     by_key = sum(row["key"] in {key for key, _, _ in rows} for row in known)
     fates = result.carried + result.carried_bad + len(result.dropped) + result.superseded
@@ -338,21 +416,18 @@ def test_succession_is_for_the_unplanned_rows_of_planned_slots(rows: list[Any], 
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.data(), PLANNED_ROWS, STORED_ROWS, WAITING)
+@given(st.data(), PLANNED_ROWS, STORED_ROWS, WAITING, st.booleans())
 def test_order_changes_nothing_but_order(
-    data: st.DataObject, rows: list[Any], known: list[Any], waiting: list[Any]
+    data: st.DataObject, rows: list[Any], known: list[Any], waiting: list[Any], continuing: bool
 ) -> None:
     rows = list({key: (key, slot, budget) for key, slot, budget in rows}.values())
     shuffled = data.draw(st.permutations(rows))
-    one = plan(planned(*rows), stored(*known), parts(*waiting))
-    two = plan(
-        planned(*shuffled), stored(*data.draw(st.permutations(known))), parts(*data.draw(st.permutations(waiting)))
-    )
+    known_too, waiting_too = data.draw(st.permutations(known)), data.draw(st.permutations(waiting))
+    one = plan(planned(*rows), stored(*known), parts(*waiting), continuing=continuing)
+    two = plan(planned(*shuffled), stored(*known_too), parts(*waiting_too), continuing=continuing)
 
-    def requests(result: Plan, source: list[Any]) -> dict[str, tuple[int, str | None]]:
-        columns = result.missing.to_pydict()
-        keys = [source[index][0] for index in columns["index"]]
-        return dict(zip(keys, zip(columns["attempt"], columns["part"], strict=True), strict=True))
+    def requests(result: Plan, source: list[Any]) -> dict[str, Any]:
+        return {source[row["index"]][0]: row | {"index": None} for row in result.missing.to_pylist()}
 
     assert requests(one, rows) == requests(two, shuffled)
     for name in ("kept", "held", "carried", "carried_bad", "superseded", "resumed", "to_ask", "dropped", "succession"):

@@ -61,7 +61,7 @@ def test_a_first_seal(dataset: Dataset) -> None:
     assert sealed.sealed
     manifest = sealed.manifest
     assert (manifest.version, manifest.parent, manifest.recipe) == (1, None, {"x": 1})
-    assert manifest.counts == {"good_rows": 2, "quarantined_rows": 1}
+    assert manifest.counts == {"good_rows": 2, "quarantined_rows": 1, "attempts": {"0": 2}}
     assert newest(dataset.storage) == manifest
     assert dataset.standing() == {("a", 0): "good", ("b", 0): "good", ("c", 0): "degenerate"}
 
@@ -203,7 +203,16 @@ def test_counts_are_completed_with_the_final_numbers(dataset: Dataset) -> None:
 
     dataset.seal({"key": "old", "slot": "s"})
     sealed = dataset.seal({"key": "new", "slot": "s"}, succession=dataset.to("new", "old"), counts=counts)
-    assert sealed.manifest.counts == {"superseded": 1, "good_rows": 1, "quarantined_rows": 0}
+    assert sealed.manifest.counts == {"superseded": 1, "good_rows": 1, "quarantined_rows": 0, "attempts": {"0": 1}}
+
+
+def test_good_rows_are_counted_by_attempt(dataset: Dataset) -> None:
+    dataset.seal({"key": "a"}, {"key": "b"}, {"key": "c"}, bad=[dataset.bad({"key": "d"})])
+    again = dataset.seal(
+        {"key": "b", "attempt": 1}, {"key": "d", "attempt": 2}, bad=[dataset.bad({"key": "c", "attempt": 1})]
+    )
+    assert again.tally.attempts == again.manifest.counts["attempts"] == {"0": 2, "1": 1, "2": 1}
+    assert dataset.seal(dropped={dataset.request("a")}).tally.attempts == {"0": 1, "1": 1, "2": 1}
 
 
 def test_consumed_parts_add_up_and_removed_ones_are_forgotten(dataset: Dataset) -> None:

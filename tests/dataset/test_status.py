@@ -48,8 +48,20 @@ def test_each_manifest_in_a_line_and_the_newest_ones_reasons(storage: Storage, s
     status = dataset_status(storage.url)
     assert [(v.version, v.good_rows, v.quarantined_rows) for v in status.manifests] == [(1, 1, 0), (2, 2, 3)]
     assert status.reasons == {"aborted": 1, "degenerate": 2}
+    assert status.attempts == {"0": 2}
     assert status.failed[0]["detail"] == "HTTP 500"
     assert status.to_json()["manifests"][1]["version"] == 2
+
+
+def test_good_rows_by_attempt_also_of_a_manifest_that_does_not_count_them(storage: Storage, stored_rows: Rows) -> None:
+    good = [storage.put_table("shards", stored_rows({"key": "a"}, {"key": "b", "attempt": 2}))]
+    bad = [storage.put_table("quarantine", stored_rows({"key": "c", "attempt": 1}, reason="degenerate"))]
+    first = seal(storage, Change(good=good, bad=bad)).manifest
+    assert dataset_status(storage.url).to_json()["attempts"] == first.counts["attempts"] == {"0": 1, "2": 1}
+    older = {name: number for name, number in first.counts.items() if name != "attempts"}
+    second = first.model_copy(update={"version": 2, "counts": older}).hashed()
+    storage.create(second.path, second.to_bytes())
+    assert dataset_status(storage.url).attempts == {"0": 1, "2": 1}
 
 
 def test_rejected_prompts_are_counted_and_the_first_ones_shown(storage: Storage, stored_rows: Rows) -> None:

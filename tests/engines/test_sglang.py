@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmill.dataset.schema import completions_table, table_completions
@@ -162,51 +162,6 @@ def test_an_answer_without_ids_is_unreadable(recorded: Callable[[str], Any], key
     assert result.kind is FaultKind.UNREADABLE
 
 
-def test_a_missing_or_other_echo_is_kept_for_the_judge(recorded: Callable[[str], Any]) -> None:
-    exchange = recorded("gen_basic")
-    for echoed in (None, exchange.prompt_ids[:-1], [*exchange.prompt_ids, 1], exchange.prompt_ids[::-1]):
-        answer = exchange.read(exchange.body | {"prompt_token_ids": echoed})
-        verdict = judge_one(Completion(exchange.row, answer), SMOLLM2, on_truncated="keep", degenerate="off")
-        assert verdict.reason is Reason.PROMPT_MISMATCH
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (204, FaultKind.WRONG_SERVER),
-        (302, FaultKind.WRONG_SERVER),
-        (307, FaultKind.WRONG_SERVER),
-        (400, FaultKind.REJECTED),
-        (401, FaultKind.UNAUTHORIZED),
-        (403, FaultKind.UNAUTHORIZED),
-        (404, FaultKind.WRONG_SERVER),
-        (408, FaultKind.SERVER_ERROR),
-        (413, FaultKind.REJECTED),
-        (422, FaultKind.REJECTED),
-        (429, FaultKind.OVERLOADED),
-        (500, FaultKind.SERVER_ERROR),
-        (502, FaultKind.SERVER_ERROR),
-        (503, FaultKind.OVERLOADED),
-        (504, FaultKind.SERVER_ERROR),
-    ],
-)
-def test_a_status_alone_decides(recorded: Callable[[str], Any], status: int, kind: FaultKind) -> None:
-    good = recorded("gen_basic")
-    for body in (b"", b"<html>queue is full, unauthorized</html>", good.raw):
-        result = sglang.read(status, {}, body, row=good.row, rid=good.rid, engine="e")
-        assert isinstance(result, Fault)
-        assert result.kind is kind
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"), [("7", 7.0), ("0", 0.0), ("", None), ("-1", None), ("soon", None), ("1e3", None), ("²", None)]
-)
-def test_retry_after_in_seconds(recorded: Callable[[str], Any], value: str, seconds: float | None) -> None:
-    fault = sglang.read(429, {"Retry-After": value}, b"", row=recorded("gen_basic").row, rid="r", engine="e")
-    assert isinstance(fault, Fault)
-    assert fault.retry_after_s == seconds
-
-
 @pytest.mark.parametrize("status", [401, 403])
 def test_who_refuses_the_key_is_not_quoted(recorded: Callable[[str], Any], status: int) -> None:
     body = json.dumps({"error": {"message": "Incorrect API key provided: sekret"}}).encode()
@@ -229,8 +184,8 @@ SAMPLING = Sampling(temperature=0.7, top_p=0.9, max_new_tokens=500, top_k=40, mi
 
 def test_the_payload_is_ids_with_every_parameter_a_server_would_fill_in(recorded: Callable[[str], Any]) -> None:
     row = recorded("gen_basic").row
-    body = sglang.payload(row, SAMPLING, rid="f" * 32)
-    assert json.loads(json.dumps(body))["input_ids"] == row.prompt_ids.tolist()
+    body = json.loads(sglang.payload(row, SAMPLING, rid="f" * 32, model="m"))
+    assert body["input_ids"] == row.prompt_ids.tolist()
     assert (body["rid"], body["stream"], body["return_prompt_token_ids"]) == ("f" * 32, False, True)
     assert "text" not in body
     parameters = body["sampling_params"]
@@ -302,31 +257,3 @@ def test_no_spoiled_answer_breaks_the_client(
     assert_usable(result, exchange.row)
     if isinstance(result, Answer):
         assert result.output_ids.tolist() == spoiled["output_ids"]
-
-
-@given(
-    body=st.binary(max_size=64) | json_values.map(lambda value: json.dumps(value).encode()),
-    status=st.integers(200, 599),
-)
-def test_no_body_whatever_breaks_the_client(recorded: Callable[[str], Any], body: bytes, status: int) -> None:
-    row = recorded("gen_basic").row
-    result = sglang.read(status, {}, body, row=row, rid="r", engine="e")
-    assert isinstance(result, Fault)
-    assert_usable(result, row)
-
-
-@given(cut=st.integers(0, 400))
-@settings(max_examples=30)
-def test_a_truncated_body_is_unreadable(recorded: Callable[[str], Any], cut: int) -> None:
-    exchange = recorded("gen_basic")
-    result = sglang.read(200, {}, exchange.raw[:cut], row=exchange.row, rid=exchange.rid, engine="e")
-    assert isinstance(result, Fault)
-    assert result.kind is FaultKind.UNREADABLE
-
-
-@pytest.mark.parametrize("status", [200, 400, 500])
-@pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"error":' * 100_000, b'{"error":' * 900 + b"1" + b"}" * 900])
-def test_a_deep_body_does_not_break_the_client(recorded: Callable[[str], Any], status: int, nested: bytes) -> None:
-    result = sglang.read(status, {}, nested, row=recorded("gen_basic").row, rid="r", engine="e")
-    assert isinstance(result, Fault)
-    assert len(result.words) < 600

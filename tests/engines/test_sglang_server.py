@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import Any
@@ -102,29 +101,6 @@ async def test_a_small_pool_and_other_weights_are_told(
     assert (report.facts["max_total_num_tokens"], report.weight_version) == (256, "w7")
 
 
-@pytest.mark.parametrize("path", ["/server_info", "/model_info", "/v1/models"])
-@pytest.mark.parametrize(
-    "content",
-    [(404, "no"), (500, "no"), (200, "<html>"), (200, "[" * 100_000), (200, ""), [1], "text", None],
-    ids=["404", "500", "html", "deep", "empty", "list", "string", "null"],
-)
-async def test_a_page_that_is_not_sglangs_refuses(
-    http: aiohttp.ClientSession, pages: Pages, path: str, content: Any
-) -> None:
-    with pytest.raises(GateRefused) as refused:
-        await report_of(http, pages | {path: content})
-    assert path in f"{refused.value.value} {refused.value.expected}"
-    assert SECRET not in str(refused.value)
-
-
-@pytest.mark.parametrize("status", [401, 403])
-async def test_a_refused_key_refuses_without_naming_it(http: aiohttp.ClientSession, pages: Pages, status: int) -> None:
-    with pytest.raises(GateRefused) as refused:
-        await report_of(http, pages | {"/server_info": (status, f"wrong key {SECRET}")})
-    assert "engine.api_key_env" in refused.value.remedy
-    assert SECRET not in repr(refused.value.args)
-
-
 odd = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.lists(st.integers(), max_size=2)
 )
@@ -167,28 +143,3 @@ async def test_readiness_is_told_in_words(http: aiohttp.ClientSession) -> None:
         assert await sglang.is_ready(http, loading.url) == "/health answers 503"
         gone = ready.url
     assert "Cannot connect" in str(await sglang.is_ready(http, gone))
-
-
-async def test_a_health_that_never_answers_is_told(
-    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert sglang.HEALTH_TIMEOUT_S > 20  # a stuck scheduler is told after 20 s
-    monkeypatch.setattr(sglang, "HEALTH_TIMEOUT_S", 0.05)
-
-    async def stuck(_: web.Request) -> web.Response:
-        await asyncio.sleep(3600)
-        return web.Response()
-
-    app = web.Application()
-    app.add_routes([web.get("/health", stuck)])
-    async with TestServer(app) as server:
-        seen = await sglang.is_ready(http, str(server.make_url("")).rstrip("/"))
-    assert seen is not None
-    assert "does not answer" in seen
-
-
-async def test_an_abort_of_a_server_that_is_gone_is_silent(http: aiohttp.ClientSession) -> None:
-    async with FakeServer() as fake:
-        await sglang.abort(http, fake.url, "unknown")
-        url = fake.url
-    await sglang.abort(http, url, "unknown")

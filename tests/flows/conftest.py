@@ -66,9 +66,12 @@ class Mill:
             (data.setdefault(part, {}) if part else data)[name] = value
         return parse_recipe(data, origin="the test")
 
-    async def refresh(self, *, again: Sequence[str] = (), plan_only: bool = False, **changes: Any) -> dict[str, Any]:
+    async def refresh(
+        self, *, again: Sequence[str] = (), plan_only: bool = False, until: str | None = None, **changes: Any
+    ) -> dict[str, Any]:
         """The data of the flow's final state."""
-        state = await refresh(self.recipe(**changes), plan_only=plan_only, again=list(again), return_state=True)
+        recipe = self.recipe(**changes)
+        state = await refresh(recipe, plan_only=plan_only, again=list(again), until=until, return_state=True)
         return await self._data(state)
 
     async def _data(self, state: State[Any]) -> dict[str, Any]:

@@ -55,6 +55,13 @@ async def test_wrong_recipe_key(recipe_file) -> None:
     assert_four_parts(err, "sampling.temprature", "temperature")
 
 
+async def test_a_time_that_is_none(recipe_file) -> None:
+    status, _, err = await draftmill("run", recipe_file(), "--until", "25:00")
+    assert status == 2
+    assert_four_parts(err, "--until", "'25:00'", "06:00")
+    assert "starting" not in err
+
+
 async def test_missing_recipe() -> None:
     status, _, err = await draftmill("run", "nowhere.yaml")
     assert status == 2

@@ -198,6 +198,14 @@ async def test_rerun_judges_by_the_present_rules_and_says_what_moved(mill, fake_
     assert (len(mill.rows()), len(mill.rows("quarantine"))) == (8, 0)
 
 
+async def test_rerun_alone_needs_neither_server_nor_source(mill, fake_server) -> None:
+    await sealed(mill, fake_server)
+    (mill.folder / "prompts.jsonl").unlink()
+    data = await mill.rerun()
+    assert (data["state"], data["summary"]["sealed"], data["summary"]["rows"]["kept"]) == ("Completed", False, 8)
+    assert (data["attempts"], data["summary"]["requests"]) == ({"0": 8}, 0)
+
+
 async def test_rerun_without_its_source_seals_nothing_half_way(mill, fake_server) -> None:
     await sealed(mill, fake_server, sampling__max_new_tokens=5)
     (mill.folder / "prompts.jsonl").unlink()

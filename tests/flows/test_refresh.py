@@ -88,7 +88,7 @@ async def test_plan_generates_nothing_and_needs_no_server(mill) -> None:
 
 async def test_stopped_engine_is_refused_by_the_gate(mill) -> None:
     mill.prompts(TEN)
-    with pytest.raises(GateRefused, match="is not ready"):
+    with pytest.raises(GateRefused, match="reachable"):
         await mill.refresh()
 
 
@@ -136,6 +136,7 @@ async def test_bad_answers_go_into_quarantine_and_are_held(mill, fake_server) ->
         assert len(fake.log) - before - CANARY == 2
     assert (len(mill.rows()), len(mill.rows("quarantine"))) == (10, 0)
     assert sorted(row["attempt"] for row in mill.rows()) == [0] * 8 + [1] * 2
+    assert data["attempts"] == mill.manifest.counts["attempts"] == {"0": 8, "1": 2}
 
 
 async def test_every_row_fault_at_once_ends_with_every_row_in_one_place(mill, fake_server) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,15 +13,18 @@ import pytest
 from draftmill.arrays import ids_array
 from draftmill.engines import sglang
 from draftmill.errors import DatasetError
-from draftmill.generation import retry
+from draftmill.generation import pool, retry, watch
 from draftmill.generation.http import open_http
+from draftmill.generation.night import NO_END, Night
 from draftmill.generation.pool import Pool
 from draftmill.progress import Rows, listening
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
-from draftmill.records import Completion, Reason, Row
+from draftmill.records import Completion, Reason, Return, Returned, Row, ServerReport, Verdict
 from draftmill.serving.facade import Flight
 from draftmill.serving.fake import FakeServer
+
+DOORS = ("payload", "read", "GENERATE", "pulse", "is_ready")
 
 
 class Kept:
@@ -79,7 +82,7 @@ def build_recipe(urls: Sequence[str], *, breaker: Any = "off", **engine: Any) ->
         "prompts": {"path": "unused"},
         "model": {"name": "fake-model", "context_length": 8192},
         "sampling": {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 100},
-        "engine": {"urls": list(urls), "in_flight": 4, "retries": 2, "wait_s": 0, **engine},
+        "engine": {"urls": list(urls), "in_flight": 4, "retries": 2, "wait_s": 0, "weights": "record", **engine},
         "breaker": breaker,
     }
     return parse_recipe(data, origin="the test")
@@ -104,29 +107,47 @@ class Run:
 async def open_run(
     *urls: str,
     judge: Callable[[Completion], Reason | None] = lambda completion: None,
+    look_again: Callable[[ServerReport], Awaitable[Returned]] | None = None,
     num_rows: int = 0,
+    night: Night = NO_END,
+    recipe: Recipe | None = None,
     **settings: Any,
 ) -> AsyncIterator[Run]:
-    recipe, kept, heard = build_recipe(urls, **settings), Kept(), Heard()
+    """A pool of its own. `judge` gives one row's reason; `look_again` takes any server that is ready, by default."""
+    recipe, kept, heard = recipe or build_recipe(urls, **settings), Kept(), Heard()
     aborted: list[str] = []
 
     async def abort(http: Any, url: str, rid: str) -> None:
         aborted.append(rid)
         await sglang.abort(http, url, rid)
 
-    protocol: Any = SimpleNamespace(payload=sglang.payload, read=sglang.read, GENERATE=sglang.GENERATE, abort=abort)
+    def judge_rows(completions: Sequence[Completion]) -> list[Verdict]:
+        return [Verdict(judge(completion), "a detail", None, None, None) for completion in completions]
+
+    protocol: Any = SimpleNamespace(**{name: getattr(sglang, name) for name in DOORS} | {"abort": abort})
     with listening(heard):
         async with open_http(recipe.engine) as http:
+
+            async def ready(report: ServerReport) -> Returned:
+                seen = await sglang.is_ready(http, report.url)
+                return Returned(Return.SAME if seen is None else Return.NOT_YET, seen or "")
+
             async with Pool(
                 recipe,
                 protocol=protocol,
                 http=http,
-                engines=dict.fromkeys(urls, "sglang 0.5.23"),
+                reports=[report_of(url) for url in urls],
                 keeper=kept,
-                judge=judge,
+                judge=judge_rows,
+                look_again=look_again or ready,
                 num_rows=num_rows,
+                night=night,
             ) as pool:
                 yield Run(pool, kept, heard, aborted)
+
+
+def report_of(url: str) -> ServerReport:
+    return ServerReport(url, "sglang", "0.5.23", "fake-model", "default", 8192, 8186, None, False, {})
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -138,6 +159,8 @@ async def until(condition: Callable[[], object]) -> None:
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(pool, "TICK_S", 0.01)
+    monkeypatch.setattr(watch, "GRACE_S", 0.05)
 
 
 @pytest.fixture(scope="session")

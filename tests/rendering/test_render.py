@@ -93,6 +93,25 @@ def test_budget_and_room(tmp_path: Path, context: int, min_room: int, budget: in
     assert reasons(rendered) == ([("p1", Reason.PROMPT_TOO_LONG)] if budget is None else [])
 
 
+@pytest.mark.parametrize(
+    ("context", "times", "budget"),
+    [
+        (1000, 4, 320),  # five requests of 64
+        (1000, 1, 128),
+        (200, 4, 164),  # what the context leaves, and the last request's prompt has at most 200 - 6 ids
+        (100, 4, 64),
+        (99, 4, None),  # 63 left, 64 wanted
+    ],
+)
+def test_the_budget_of_a_row_that_is_asked_on_is_that_of_all_its_requests(
+    tmp_path: Path, context: int, times: int, budget: int | None
+) -> None:
+    asked = recipe(tmp_path, template=BARE, context=context, on_truncated="continue", continue_times=times)
+    rendered = render_prompts(loaded("1" * 30), asked)
+    assert rendered.rows["max_new_tokens"].to_pylist() == ([] if budget is None else [budget])
+    assert reasons(rendered) == ([("p1", Reason.PROMPT_TOO_LONG)] if budget is None else [])
+
+
 @pytest.mark.parametrize(("digits", "fits"), [(94, True), (95, False)])
 def test_the_longest_prompt_a_server_takes(tmp_path: Path, digits: int, fits: bool) -> None:
     asked = recipe(tmp_path, template=BARE, context=100, prompts={"min_room": 1})

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from draftmill.serving import fake_command
 from draftmill.serving.answers import Card
 from draftmill.serving.fake import FakeServer, Latency
-from draftmill.serving.fake_answers import FakeAnswer, Markers, Seeded, by_prompt, in_order
-from draftmill.serving.protocol import Limits
+from draftmill.serving.fake_answers import FakeAnswer, LogNormal, Markers, Seeded, by_prompt, finished, in_order
+from draftmill.serving.protocol import GenerateRequest, Limits, read_generate
 
 PROMPT = [5, 6, 7]
 SLOW = Latency(per_id_s=0.02)
@@ -161,7 +162,8 @@ async def test_an_abort_gives_the_ids_so_far_as_recorded(client: Any, recordings
     answer = list(range(100, 1000))
     async with FakeServer(in_order([answer]), latency=SLOW) as fake:
         waiting = asyncio.create_task(client.generate(fake.url, PROMPT, rid="abort-me-1", max_new_tokens=1000))
-        await until(lambda: any(flight.ids for flight in fake.flights.values()))
+        await until(lambda: fake.log and fake.log[0].running_at)
+        await asyncio.sleep(0.1)
         assert (await client.ask("POST", f"{fake.url}/abort_request", json={"rid": "abort-me-1"})) == (200, "")
         status, ours = await waiting
     assert status == 200
@@ -245,6 +247,30 @@ async def test_seeded_answers_depend_on_seed_and_prompt_alone(client: Any) -> No
     assert first != await ids_of(2, prompts)
 
 
+def lengths_of(answers: Seeded, number: int = 2000, budget: int = 8000) -> list[int]:
+    body = {"sampling_params": {"max_new_tokens": budget}}
+    requests = [read({**body, "input_ids": [n, n + 1]}) for n in range(number)]
+    return [len(finished(request, answers(request)).output_ids) for request in requests]
+
+
+@pytest.mark.parametrize("markers", [Markers(), Markers(50, 51, 52), Markers(None, 51, 52)])
+def test_lengths_count_the_whole_answer(markers: Markers) -> None:
+    assert set(lengths_of(Seeded(1, markers, range(40, 60), (9, 9)), 50)) == {9}
+    assert set(lengths_of(Seeded(1, markers, range(40, 60), (4, 6)), 200)) == {4, 5, 6}
+
+
+def test_log_normal_lengths_have_their_median_and_spread() -> None:
+    lengths = sorted(lengths_of(Seeded(1, lengths=LogNormal(200, 1.0))))
+    assert 180 < lengths[1000] < 220
+    assert 200 * 2.2 < lengths[1683] < 200 * 3.3  # one sigma up: e times the median
+    assert 200 * 0.3 < lengths[317] < 200 * 0.46
+    assert lengths[-1] > 2000
+
+
+def test_log_normal_lengths_are_cut_at_the_budget() -> None:
+    assert max(lengths_of(Seeded(1, lengths=LogNormal(200, 1.0)), budget=300)) == 300
+
+
 @pytest.mark.parametrize(("tail", "opens", "closes"), [([7], 1, 1), ([50], 0, 1), ([50, 9], 0, 1), ([50, 51], 0, 0)])
 async def test_seeded_answers_take_a_think_block_from_the_prompt(
     client: Any, tail: list[int], opens: int, closes: int
@@ -274,9 +300,30 @@ async def test_the_log_tells_what_was_asked_and_sent(client: Any) -> None:
     assert [entry["number"] for entry in log] == [1, 2]
     assert (log[0]["rid"], log[0]["input_ids"], log[0]["output_ids"]) == ("one", PROMPT, [8, 9])
     assert log[0]["sampling_params"]["temperature"] == 0
-    assert log[0]["started_at"] <= log[0]["ended_at"]
+    assert log[0]["started_at"] <= log[0]["running_at"] <= log[0]["ended_at"]
+    assert log[1]["running_at"] is None
     assert (log[1]["status"], log[1]["output_ids"]) == (400, None)
     assert stats == {"generate": 2, "in_flight": 0, "faults": {}, "statuses": {"200": 1, "400": 1}}
+
+
+async def test_the_log_is_told_by_fields_and_from_a_number_on(client: Any) -> None:
+    async with FakeServer(in_order([[8, 9]])) as fake:
+        for n in range(4):
+            await client.generate(fake.url, PROMPT, rid=f"r{n}")
+        _, page = await client.ask("GET", f"{fake.url}/fake/log?fields=rid,output_ids&after=2")
+        status, refused = await client.ask("GET", f"{fake.url}/fake/log?fields=rid,nonsense")
+    assert page == [{"rid": "r2", "output_ids": [8, 9]}, {"rid": "r3", "output_ids": [8, 9]}]
+    assert (status, "nonsense" in refused["error"]["message"]) == (400, True)
+
+
+async def test_the_log_tells_waiting_from_running(client: Any) -> None:
+    async with FakeServer(card=Card("smol", "0.5.23", slots=2), latency=Latency(first_s=0.05)) as fake:
+        await asyncio.gather(*(client.generate(fake.url, [n]) for n in range(6)))
+    spans = [(entry.running_at or 0, entry.ended_at or 0) for entry in fake.log]
+    began = sorted(running_at for running_at, _ in spans)
+    # With two slots the third begins when one of the first two has ended.
+    assert all(later - earlier >= 0.04 for earlier, later in zip(began, began[2:], strict=False))
+    assert all(entry.started_at < (entry.running_at or 0) for entry in fake.log)
 
 
 async def test_tokenize_is_there_only_with_a_tokenizer(client: Any) -> None:
@@ -284,6 +331,14 @@ async def test_tokenize_is_there_only_with_a_tokenizer(client: Any) -> None:
         assert (await client.ask("POST", f"{bare.url}/tokenize", json={"prompt": "hi"}))[0] == 404
         _, page = await client.ask("POST", f"{able.url}/tokenize", json={"prompt": "hi"})
     assert page == {"tokens": [2], "count": 1, "max_model_len": 8192}
+
+
+@pytest.mark.parametrize(
+    ("given", "lengths"),
+    [([], (8, 64)), (["--lengths", "5", "5"], (5, 5)), (["--tokens-lognormal", "256", "1"], LogNormal(256, 1.0))],
+)
+def test_lengths_on_the_command_line(given: list[str], lengths: object) -> None:
+    assert fake_command._lengths(fake_command._parser().parse_args(given)) == lengths
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -303,9 +358,11 @@ def test_as_a_process_it_gives_the_same_ids_and_ends_quietly(number: signal.Sign
     assert ids[1:] == seeded_by_hand(7, PROMPT)[1:]
 
 
-def seeded_by_hand(seed: int, prompt: list[int]) -> list[int]:
-    from draftmill.serving.protocol import GenerateRequest, read_generate
-
-    request = read_generate(json.dumps({"input_ids": prompt}).encode(), is_json=True, limits=Limits(8192))
+def read(body: dict[str, Any]) -> GenerateRequest:
+    request = read_generate(json.dumps(body).encode(), is_json=True, limits=Limits(8192))
     assert isinstance(request, GenerateRequest)
-    return list(Seeded(seed)(request).output_ids)
+    return request
+
+
+def seeded_by_hand(seed: int, prompt: list[int]) -> list[int]:
+    return list(Seeded(seed)(read({"input_ids": prompt})).output_ids)

@@ -129,6 +129,15 @@ async def test_a_reset_afterwards_leaves_the_answer_whole(client: Any) -> None:
     assert (status, body["output_ids"]) == (200, ANSWER)
 
 
+async def test_only_a_connection_that_served_before_is_reset(client: Any) -> None:
+    async with FakeServer(in_order([ANSWER]), rule=nth({1: Fault.RESET_REUSED, 2: Fault.RESET_REUSED})) as fake:
+        assert (await client.generate(fake.url, PROMPT))[0] == 200
+        with pytest.raises(aiohttp.ClientError):
+            await client.generate(fake.url, PROMPT)
+        assert (await client.generate(fake.url, PROMPT))[0] == 200
+    assert [(entry.fault, entry.status) for entry in fake.log] == [(None, 200), ("reset_reused", None), (None, 200)]
+
+
 async def test_json_can_end_in_the_middle(client: Any) -> None:
     async with server(Fault.TRUNCATED_JSON) as fake:
         with pytest.raises(json.JSONDecodeError):

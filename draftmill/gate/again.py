@@ -1,0 +1,73 @@
+"""A server that was gone seems to be back: is it the same one?
+
+It may have come back with other weights, another context or another model
+behind the same URL. One look, no waiting: whoever asks will ask again. A fault
+on the way is NOT_YET, never an exception; only what a healthy server says can
+make it OTHER.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import aiohttp
+
+from draftmill.errors import GateRefused
+from draftmill.gate.canary import ask_canary
+from draftmill.gate.inspection import described, without_key
+from draftmill.gate.several import differences
+from draftmill.gate.table import Level
+from draftmill.recipe import Recipe
+from draftmill.records import Return, Returned, ServerReport
+from draftmill.redaction import redacted, sent_key
+from draftmill.rendering.prepare import Prepared
+
+
+async def look_again(
+    recipe: Recipe, prepared: Prepared, before: ServerReport, *, protocol: ModuleType, http: aiohttp.ClientSession
+) -> Returned:
+    """One look at the server of `before`. With `engine.weights: record`, another weight version alone is SAME."""
+    found = await _look_again(recipe, prepared, before, protocol, http)
+    key = sent_key(http)
+    report = None if found.report is None else without_key(found.report, key)
+    return Returned(found.state, redacted(found.words, key), report)
+
+
+async def _look_again(
+    recipe: Recipe, prepared: Prepared, before: ServerReport, protocol: ModuleType, http: aiohttp.ClientSession
+) -> Returned:
+    try:
+        seen = await protocol.is_ready(http, before.url)
+        if seen is not None:
+            return Returned(Return.NOT_YET, seen)
+        report: ServerReport = await protocol.report(http, before.url)
+    except GateRefused as error:
+        return Returned(Return.NOT_YET, f"{error.what}: {error.value}")
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        return Returned(Return.NOT_YET, f"{type(error).__name__}: {error}")
+    if other := _other(recipe, prepared, before, report, protocol):
+        return Returned(Return.OTHER, other, report)
+    canary = await ask_canary(recipe, prepared, protocol, http, report)
+    if canary.level is not Level.OK:
+        return Returned(Return.NOT_YET, f"its canary: {canary.seen}", report)
+    changed = differences(before, report)
+    return Returned(Return.SAME, _said(changed) or "the same server", report)
+
+
+def _other(
+    recipe: Recipe, prepared: Prepared, before: ServerReport, report: ServerReport, protocol: ModuleType
+) -> str | None:
+    """In words what makes it another server, or one that the gate would refuse; None when nothing does. Pure."""
+    changed = differences(before, report)
+    if recipe.engine.weights == "record":
+        changed.pop("weight version", None)
+    if changed:
+        return _said(changed)
+    refused = [
+        each for each in described(report, recipe, prepared, protocol=protocol, last=None) if each.level is Level.REFUSE
+    ]
+    return "; ".join(f"{each.name}: {each.seen}, expected {each.expected}" for each in refused) or None
+
+
+def _said(changed: dict[str, tuple[str, str]]) -> str:
+    return "; ".join(f"{what} was {before} and is {now}" for what, (before, now) in changed.items())

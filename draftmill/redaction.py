@@ -1,0 +1,37 @@
+"""The server's key never leaves the process: not in a check, an artifact, a manifest or an error.
+
+Answers and pages come from outside, and proxies quote what they refuse. What is
+kept of them is cut to lists elsewhere (engines/); this is the second lock:
+wherever the key that was sent stands in a text, a placeholder takes its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import aiohttp
+
+PLACEHOLDER = "[the key]"
+
+T = TypeVar("T")
+
+
+def sent_key(http: aiohttp.ClientSession) -> str | None:
+    """The key that a session sends with every request, None when it sends none."""
+    scheme, _, key = http.headers.get("Authorization", "").partition(" ")
+    return key if scheme and key else None
+
+
+def redacted(value: T, key: str | None) -> T:
+    """The same text, or JSON value, without the key in any of its texts or names."""
+    return value if key is None else _redacted(value, key)
+
+
+def _redacted(value: Any, key: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(key, PLACEHOLDER)
+    if isinstance(value, dict):
+        return {_redacted(name, key): _redacted(item, key) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_redacted(item, key) for item in value)
+    return value

@@ -1,0 +1,72 @@
+"""The canary: whatever is wrong with one answer refuses, in the judge's words or the server's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from draftmill.gate import Level, canary
+from draftmill.serving.fake_answers import in_order
+from draftmill.serving.faults import Act, Fault, always
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Fault.WRONG_ECHO, "prompt_mismatch"),
+        (Fault.FEWER_PROMPT_TOKENS, "prompt_mismatch"),
+        (Fault.NO_OUTPUT_IDS, "output_ids"),
+        (Act(Fault.PROMPT_TAIL_FIRST, 3), "prompt_echo"),
+        (Fault.NO_END, "no_end_of_turn"),
+        (Fault.WRONG_COUNT, "count_mismatch"),
+        (Fault.ID_OUT_OF_RANGE, "id_out_of_range"),
+        (Fault.NAN, "corrupted"),
+        (Fault.OTHER_RID, "the answer is for request"),
+        (Fault.ABORTED, "Aborted"),
+        (Fault.ERROR_500, "HTTP 500: Internal Server Error"),
+        (Fault.UNAVAILABLE, "HTTP 503: The request queue is full."),
+        (Fault.FOREIGN_JSON, "not an answer of /generate"),
+        (Fault.RESET_BEFORE, "Error: "),
+    ],
+    ids=str,
+)
+async def test_a_canary_that_is_answered_wrongly_refuses(
+    server: Any, inspected: Any, refusal: Any, fault: Act | Fault, words: str
+) -> None:
+    async with server(answers=in_order([[1000, 1001, 1002, 2]]), rule=always(fault)) as fake:
+        seen = await inspected(fake.url)
+    error = refusal(seen)
+    assert "canary" in error.what
+    assert words in str(error.value)
+    assert "echoed" in error.expected
+    assert len(fake.log) == 1
+
+
+async def test_a_canary_that_is_never_answered_refuses(
+    server: Any, inspected: Any, refusal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(canary, "CANARY_TIMEOUT_S", 0.05)
+    async with server(rule=always(Fault.HANG)) as fake:
+        assert "no answer" in str(refusal(await inspected(fake.url)).value)
+
+
+async def test_a_canary_cut_by_its_budget_is_fine(server: Any, inspected: Any) -> None:
+    async with server(answers=in_order([[*range(1000, 1100), 2]])) as fake:
+        seen = await inspected(fake.url)
+    seen.refuse()
+    assert seen.checks[-1].seen == "16 ids, length"
+
+
+async def test_an_answer_of_other_weights_than_the_pages_say_refuses(
+    server: Any, prepared: Any, recipe_for: Any, recorded_report: Any
+) -> None:
+    import aiohttp
+
+    from draftmill.engines import sglang
+
+    async with server(card={"weight_version": "w2"}) as fake, aiohttp.ClientSession() as http:
+        recipe, report = recipe_for(fake.url), recorded_report(fake.url)
+        seen = await canary.ask_canary(recipe, prepared, sglang, http, report)
+    assert seen.level is Level.REFUSE
+    assert seen.seen == "an answer of weight version w2, from a server that says default"

@@ -1,0 +1,42 @@
+"""The key is taken out of texts, lists, names and values, and nothing else is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+import pytest
+
+from draftmill.redaction import PLACEHOLDER, redacted, sent_key
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a sekret b sekret", f"a {PLACEHOLDER} b {PLACEHOLDER}"),
+        ("none", "none"),
+        (7, 7),
+        (None, None),
+        ({"a": ["sekret", 1], "sekret": {"b": ("x", "sekret")}}, None),
+    ],
+)
+def test_only_the_key_goes(value: Any, expected: Any) -> None:
+    seen = redacted(value, "sekret")
+    assert "sekret" not in repr(seen)
+    if expected is not None or value is None:
+        assert seen == expected
+    else:
+        assert seen == {"a": [PLACEHOLDER, 1], PLACEHOLDER: {"b": ("x", PLACEHOLDER)}}
+
+
+def test_without_a_key_nothing_changes() -> None:
+    assert redacted({"a": "sekret"}, None) == {"a": "sekret"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "key"),
+    [({}, None), ({"Authorization": "Bearer sekret"}, "sekret"), ({"Authorization": "Bearer "}, None)],
+)
+async def test_the_key_a_session_sends(headers: dict[str, str], key: str | None) -> None:
+    async with aiohttp.ClientSession(headers=headers) as http:
+        assert sent_key(http) == key
