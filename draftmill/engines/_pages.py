@@ -21,6 +21,7 @@ import orjson
 
 from draftmill.engines._wire import line
 from draftmill.errors import GateRefused
+from draftmill.reach import no_connection
 from draftmill.records import Life, Pulse
 
 SHORT = aiohttp.ClientTimeout(total=10)
@@ -88,6 +89,8 @@ async def readiness(http: aiohttp.ClientSession, url: str, *, patience_s: float)
             return None if answer.status == 200 else f"/health answers {answer.status}"
     except TimeoutError:
         return f"/health does not answer within {patience_s:.0f} s"
+    except aiohttp.ClientConnectorError as error:
+        return no_connection(error)
     except (aiohttp.ClientError, OSError) as error:
         return line(str(error)) or type(error).__name__
 
@@ -112,7 +115,7 @@ async def health(http: aiohttp.ClientSession, url: str, *, patience_s: float) ->
     except aiohttp.ClientConnectorError as error:
         # Not the server's doing: nothing in flight may be given up for it.
         life = Life.ALIVE if error.os_error.errno in OUR_OWN_LIMITS else Life.CLOSED
-        return Pulse(life, line(str(error)))
+        return Pulse(life, no_connection(error))
     except TimeoutError:
         return Pulse(Life.STUCK, f"/health does not answer within {patience_s:.0f} s")
     except (aiohttp.ClientError, OSError) as error:

@@ -61,6 +61,8 @@ _FACTS = (
     "default_chat_template_kwargs",
     "enable_strict_thinking",
     "enable_custom_logit_processor",
+    "watermark_default_enabled",
+    "watermark_enforce_all",
     "speculative_algorithm",
     "speculative_accept_threshold_single",
     "speculative_accept_threshold_acc",

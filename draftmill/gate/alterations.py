@@ -17,6 +17,9 @@ LOSSLESS = 1.0
 
 THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
 
+WATERMARKS = ("watermark_default_enabled", "watermark_enforce_all")
+"""Flags under which an answer is watermarked although its request does not ask for it: other ids are drawn."""
+
 
 def alteration_checks(report: ServerReport, *, sent: frozenset[str]) -> list[Check]:
     """`sent`: the sampling parameters that every request holds, which no server default can fill."""
@@ -58,6 +61,14 @@ def alteration_checks(report: ServerReport, *, sent: frozenset[str]) -> list[Che
             seen=facts.get("enable_strict_thinking"),
             expected="False",
             remedy="start the server without --enable-strict-thinking: it forbids ids while the model reasons",
+        ),
+        check(
+            report.url,
+            "watermark",
+            not any(facts.get(name) for name in WATERMARKS),
+            seen=next((f"{name}: True" for name in WATERMARKS if facts.get(name)), unset),
+            expected="none, unless a request asks for it",
+            remedy="start the server with a --watermark-config that is neither default_enabled nor enforce_all",
         ),
         check(
             report.url,

@@ -8,6 +8,7 @@ from types import ModuleType
 import aiohttp
 
 from draftmill.generation.servers import Flight
+from draftmill.reach import no_connection
 from draftmill.records import Answer, Fault, FaultKind
 
 JSON = {"Content-Type": "application/json"}
@@ -27,8 +28,10 @@ async def exchange(
             url + protocol.GENERATE, data=body, headers=JSON, allow_redirects=False, trace_request_ctx=flight
         ) as answer:
             content = await answer.read()
-    except (aiohttp.ClientConnectorError, TimeoutError) as error:  # the only timeout is that of connecting
-        return Fault(FaultKind.CONNECT, str(error) or "the connection was not accepted in time")
+    except aiohttp.ClientConnectorError as error:
+        return Fault(FaultKind.CONNECT, no_connection(error))
+    except TimeoutError:  # the only timeout is that of connecting
+        return Fault(FaultKind.CONNECT, "no connection: not accepted in time")
     except (aiohttp.ClientError, OSError) as error:
         at_once = time.monotonic() - flight.sent_s < STALE_WITHIN_S
         kind = FaultKind.STALE if flight.reused and answer is None and at_once else FaultKind.RESET

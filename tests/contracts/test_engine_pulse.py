@@ -20,7 +20,7 @@ SECRET = "sekret"
 async def test_readiness_is_told_in_words(engine: Any, http: Any, serving: Any, answering: Any) -> None:
     async with serving({"/health": answering(200)}) as url:
         assert await engine.door.is_ready(http, url) is None
-    assert "Cannot connect" in await engine.door.is_ready(http, url)
+    assert "Connection refused" in await engine.door.is_ready(http, url)
     async with serving({"/health": answering(503)}) as url:
         assert await engine.door.is_ready(http, url) == "/health answers 503"
     async with serving({"/health": answering(302, headers={"Location": "/login"}), "/login": answering(200)}) as url:

@@ -1,0 +1,15 @@
+"""Why no connection came about, in words for people: the system's, not a library's."""
+
+from __future__ import annotations
+
+import os
+
+import aiohttp
+
+
+def no_connection(error: aiohttp.ClientConnectorError) -> str:
+    """For example "no connection: Connection refused"."""
+    known = error.os_error.errno
+    # Negative and missing numbers are the resolver's and TLS's, whose own words are good.
+    words = os.strerror(known) if known is not None and known > 0 else str(error.os_error)
+    return f"no connection: {' '.join(words.split())}"
