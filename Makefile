@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready-$(SUM)
 DEV    := $(VENV)/.dev-$(SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-reasoning test lint types layers unit lock clean
+.PHONY: help setup demo demo-reasoning test lint types layers unit soak bench lock clean
 
 help: ## these lines
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -46,6 +46,12 @@ layers: setup ## import-linter: flows on tasks on draftmill, Prefect at the door
 
 unit: setup ## pytest
 	@$(BIN)/python -m pytest
+
+soak: setup ## 20,000 rows with every fault, every way a run ends, 30 SIGKILLs: a quarter of an hour
+	@$(BIN)/python -m pytest tests/flows/soak
+
+bench: setup ## draftmill against a plain loop, half an hour on a quiet machine; see benchmarks/README.md
+	@$(BIN)/python benchmarks/compare.py
 
 lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate pyproject.toml -o requirements.lock

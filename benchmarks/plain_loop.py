@@ -51,8 +51,7 @@ async def worker(http: aiohttp.ClientSession, url: str, prompts: Prompts, answer
             answers[number] = orjson.loads(await answer.read())["output_ids"]
 
 
-async def main(url: str, path: str, in_flight: int) -> None:
-    prompts = enumerate(orjson.loads(Path(path).read_bytes()))
+async def main(url: str, prompts: Prompts, in_flight: int) -> None:
     answers: dict[int, list[int]] = {}
     connector = aiohttp.TCPConnector(limit=in_flight, keepalive_timeout=4)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as http:
@@ -61,4 +60,4 @@ async def main(url: str, path: str, in_flight: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], enumerate(orjson.loads(Path(sys.argv[2]).read_bytes())), int(sys.argv[3])))

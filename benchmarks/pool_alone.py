@@ -1,6 +1,6 @@
 """draftmill's generation alone: the pool and the engine's protocol. No Prefect, no journal, no judgement.
 
-    python benchmarks/pool_alone.py RECIPE.yaml ids.json
+python benchmarks/pool_alone.py RECIPE.yaml ids.json
 """
 
 from __future__ import annotations

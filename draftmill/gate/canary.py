@@ -7,15 +7,17 @@ structure; its weight version must be the one the server's pages say.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from types import ModuleType
 
 import aiohttp
 
 from draftmill.gate.table import Check, check
+from draftmill.generation.retry import OUTCOMES, Outcome
 from draftmill.judging.judge import judge_one
 from draftmill.recipe import Recipe
-from draftmill.records import Answer, Completion, Fault, Row, ServerReport
+from draftmill.records import Answer, Completion, Fault, FaultKind, Row, ServerReport
 from draftmill.rendering.prepare import Prepared
 
 CANARY_TOKENS = 16
@@ -23,6 +25,14 @@ CANARY_TOKENS = 16
 
 CANARY_TIMEOUT_S = 120.0
 """Seconds. A cold server compiles kernels for its first request."""
+
+CANARY_TRIES = 3
+"""How often it is sent while faults come that another try may cure: one reset must not cost a night."""
+
+CANARY_PAUSE_S = 2.0
+"""Seconds between two tries."""
+
+_CURABLE = frozenset({Outcome.RETRY_HERE, Outcome.RETRY_ELSEWHERE, Outcome.WAIT})
 
 
 def canary_row(recipe: Recipe, prepared: Prepared) -> Row:
@@ -37,6 +47,11 @@ async def ask_canary(
     """The canary's line of the table. Costs up to CANARY_TOKENS tokens."""
     row = canary_row(recipe, prepared)
     result = await _ask(row, recipe, protocol, http, report)
+    for _ in range(CANARY_TRIES - 1):
+        if isinstance(result, Answer) or OUTCOMES[result.kind] not in _CURABLE:
+            break
+        await asyncio.sleep(CANARY_PAUSE_S)
+        result = await _ask(row, recipe, protocol, http, report)
     seen, remedy = _fault_of(row, result, prepared, report)
     return check(
         report.url,
@@ -48,10 +63,10 @@ async def ask_canary(
     )
 
 
-def _fault_of(row: Row, result: Answer | str, prepared: Prepared, report: ServerReport) -> tuple[str, str]:
+def _fault_of(row: Row, result: Answer | Fault, prepared: Prepared, report: ServerReport) -> tuple[str, str]:
     """What was seen, and what to do; nothing to do when all is well."""
-    if isinstance(result, str):
-        return result, "look at the server's log; SGLang up to 0.4.10.post2 returns no ids"
+    if isinstance(result, Fault):
+        return result.words, "look at the server's log; SGLang up to 0.4.10.post2 returns no ids"
     verdict = judge_one(Completion(row, result), prepared.structure, on_truncated="keep", degenerate="off")
     if verdict.reason is not None:
         return f"{verdict.reason}: {verdict.detail}", "see docs/reason-codes.md for what makes a server answer so"
@@ -64,8 +79,8 @@ def _fault_of(row: Row, result: Answer | str, prepared: Prepared, report: Server
 
 async def _ask(
     row: Row, recipe: Recipe, protocol: ModuleType, http: aiohttp.ClientSession, report: ServerReport
-) -> Answer | str:
-    """The answer to one row, or in words why there is none."""
+) -> Answer | Fault:
+    """The answer to one row, or why there is none."""
     rid = uuid.uuid4().hex
     body = protocol.payload(row, recipe.sampling, rid=rid, model=report.model or recipe.model.name)
     timeout, json_type = aiohttp.ClientTimeout(total=CANARY_TIMEOUT_S), {"Content-Type": "application/json"}
@@ -75,10 +90,10 @@ async def _ask(
         async with http.post(url, data=body, headers=json_type, timeout=timeout, allow_redirects=False) as answer:
             content = await answer.read()
     except TimeoutError:
-        return f"no answer in {CANARY_TIMEOUT_S:.0f} s"
+        return Fault(FaultKind.UNANSWERED, f"no answer in {CANARY_TIMEOUT_S:.0f} s")
     except (aiohttp.ClientError, OSError) as error:
-        return f"{type(error).__name__}: {error}"
+        return Fault(FaultKind.RESET, f"{type(error).__name__}: {error}")
     result: Answer | Fault = protocol.read(
         answer.status, answer.headers, content, row=row, rid=rid, engine=report.engine
     )
-    return result.words if isinstance(result, Fault) else result
+    return result

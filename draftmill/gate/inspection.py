@@ -145,16 +145,16 @@ class _Look:
             words = redacted(seen, sent_key(self.http))
             listener().wait(f"{url} is not ready ({words}); waiting, {left_s:.0f} s left")
             await asyncio.sleep(min(LOOK_EVERY_S, left_s))
-        unreachable = None if seen is None else await self._unreachable(url)
+        reached = seen is None or await self._answers(url)
         reachable = check(
             url,
             "reachable",
-            unreachable is None,
-            seen=unreachable or "yes",
+            reached,
+            seen="yes" if reached else seen,
             expected=f"an answer within {wait_s:.0f} s",
             remedy="start the server, correct engine.urls, or wait longer (engine.wait_s)",
         )
-        if unreachable is not None:
+        if not reached:
             return [reachable]
         loaded = check(
             url,
@@ -166,15 +166,13 @@ class _Look:
         )
         return [reachable, loaded]
 
-    async def _unreachable(self, url: str) -> str | None:
-        """Why nothing at all answers there; None when something does."""
+    async def _answers(self, url: str) -> bool:
+        """Whether anything at all answers there, ready or not."""
         try:
             async with self.http.get(url, timeout=REACH_TIMEOUT, allow_redirects=False):
-                return None
-        except TimeoutError:
-            return f"no answer within {REACH_TIMEOUT.total:.0f} s"
-        except (aiohttp.ClientError, OSError) as error:
-            return f"{type(error).__name__}: {error}"
+                return True
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return False
 
     async def _canary(self, checks: list[Check], report: ServerReport) -> Check:
         differing = [each.name for each in checks if each.level is Level.REFUSE and each.name in ANOTHER_MODEL]

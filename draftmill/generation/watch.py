@@ -36,7 +36,10 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 
 class Watch:
-    """`look_again`: the gate's second look; `spawn`: runs a coroutine beside; `changed`: told when a server is back."""
+    """`look_again`: the gate's second look; `spawn`: runs a coroutine beside; `changed`: told when a server is back.
+
+    `untold`: URL and rid of requests given up whose server has not heard of it yet.
+    """
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class Watch:
         self._look_again = look_again
         self._spawn = spawn
         self._changed = changed
+        self.untold: set[tuple[str, str]] = set()
         self._looking: set[str] = set()
         self._doubted_s: dict[str, float] = {}
 
@@ -75,7 +79,12 @@ class Watch:
     def give_up(self, server: Server, flight: Flight, why: str) -> None:
         """Ends a request from our side and tells the server so, in case somebody still works on it."""
         if flight.give_up(why):
-            self._spawn(self._protocol.abort(self._http, server.url, flight.rid))
+            self.untold.add((server.url, flight.rid))
+            self._spawn(self._tell(server.url, flight.rid))
+
+    async def _tell(self, url: str, rid: str) -> None:
+        await self._protocol.abort(self._http, url, rid)
+        self.untold.discard((url, rid))  # not in a `finally`: the pool's end may cancel this, and tells it then
 
     def _end_overdue(self, server: Server, now_s: float) -> None:
         for flight in list(server.flights.values()):

@@ -52,7 +52,7 @@ def test_the_tree_is_the_disk() -> None:
         parent = "" if not line.startswith(" ") else parent
         named.add(f"{parent}{name}")
         parent = f"{name}/" if not line.startswith(" ") else parent
-    top = {"flows", "tasks", "draftmill", "deployments", "infra", "examples", "tests", "docs"}
+    top = {"flows", "tasks", "draftmill", "deployments", "infra", "examples", "tests", "benchmarks", "docs"}
     shelves = {f"draftmill/{p.name}" for p in (ROOT / "draftmill").iterdir() if (p / "__init__.py").exists()}
     assert named == top | shelves
 

@@ -142,4 +142,4 @@ async def test_readiness_is_told_in_words(http: aiohttp.ClientSession) -> None:
         assert await sglang.is_ready(http, ready.url) is None
         assert await sglang.is_ready(http, loading.url) == "/health answers 503"
         gone = ready.url
-    assert "Cannot connect" in str(await sglang.is_ready(http, gone))
+    assert "Connection refused" in str(await sglang.is_ready(http, gone))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+import resource
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prefect import State
+from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
 from draftmill.dataset.manifest import Manifest, newest
@@ -27,6 +34,8 @@ MODEL = "SmolLM2-135M-Instruct"
 END_ID = 2
 MARKERS = Markers(end_id=END_ID)
 SEEDED = Seeded(seed=7, markers=MARKERS, ordinary=range(1000, 40000), lengths=(4, 12))
+
+DRAFTMILL_RUN = [sys.executable, "-c", "from draftmill.cli import main; main()", "run"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,6 +75,12 @@ class Mill:
             (data.setdefault(part, {}) if part else data)[name] = value
         return parse_recipe(data, origin="the test")
 
+    def recipe_file(self, **changes: Any) -> str:
+        """The recipe as a YAML file, for runs that are processes."""
+        path = self.folder / "recipe.yaml"
+        path.write_text(yaml.safe_dump(self.recipe(**changes).model_dump(mode="json")))
+        return str(path)
+
     async def refresh(
         self, *, again: Sequence[str] = (), plan_only: bool = False, until: str | None = None, **changes: Any
     ) -> dict[str, Any]:
@@ -98,6 +113,34 @@ class Mill:
 @pytest.fixture
 def mill(tmp_path: Path) -> Mill:
     return Mill(tmp_path)
+
+
+async def _start_run(recipe_file: str, *, largest_file_bytes: int | None = None) -> asyncio.subprocess.Process:
+    def prepare() -> None:
+        # A shell's background job ignores SIGINT and hands that on; a person's terminal does not.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if largest_file_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file_bytes, largest_file_bytes))
+
+    with Path(recipe_file).with_suffix(".err").open("wb") as stderr:
+        return await asyncio.create_subprocess_exec(
+            *DRAFTMILL_RUN,
+            recipe_file,
+            env={**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()},
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=stderr,
+            preexec_fn=prepare,
+        )
+
+
+@pytest.fixture
+def start_run() -> Callable[..., Awaitable[asyncio.subprocess.Process]]:
+    """`process = await start_run(recipe_file)`: `draftmill run` on the tests' own Prefect server.
+
+    Its stderr goes into a file beside the recipe, `recipe.err`. `largest_file_bytes`: no file may grow beyond, as on a
+    full disk.
+    """
+    return _start_run
 
 
 @pytest.fixture

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import os
 import random
 import signal
-import sys
 import time
 from collections import defaultdict
 
 import pytest
-import yaml
-from prefect.settings import PREFECT_API_URL
 
 from draftmill.dataset.storage import open_storage
 from draftmill.dataset.verify import verify
@@ -23,20 +18,6 @@ KILLS = 5
 ROWS = 80
 LAST_SECOND_S = 1.3
 """The journal commits every second; a commit on a busy disk takes a moment."""
-COMMAND = [sys.executable, "-c", "from draftmill.cli import main; main()", "run"]
-
-
-async def run(recipe: str) -> asyncio.subprocess.Process:
-    environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
-    return await asyncio.create_subprocess_exec(
-        *COMMAND,
-        recipe,
-        env=environment,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-        # A shell's background job ignores SIGINT and hands that on; a person's terminal does not.
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
 
 
 def may_be_asked_again(entry: LogEntry, killed_at: float) -> bool:
@@ -44,17 +25,15 @@ def may_be_asked_again(entry: LogEntry, killed_at: float) -> bool:
     return entry.started_at <= killed_at and (entry.ended_at is None or entry.ended_at >= killed_at - LAST_SECOND_S)
 
 
-async def test_five_kills_then_to_the_end(mill, fake_server) -> None:
+async def test_five_kills_then_to_the_end(mill, fake_server, start_run) -> None:
     dice = random.Random(11)
     mill.prompts([f"prompt {n}" for n in range(ROWS)])
     kills: list[float] = []
     async with fake_server(latency=Latency(first_s=0.35)) as fake:
         mill.url = fake.url
-        recipe = mill.folder / "recipe.yaml"
-        data = mill.recipe(chunk_rows=16, engine__in_flight=4).model_dump(mode="json")
-        recipe.write_text(yaml.safe_dump(data))
+        recipe = mill.recipe_file(chunk_rows=16, engine__in_flight=4)
         for _ in range(KILLS):
-            process = await run(str(recipe))
+            process = await start_run(recipe)
             until = len(fake.log) + dice.randint(4, 14)
             while len(fake.log) < until and process.returncode is None:
                 await asyncio.sleep(0.01)
@@ -62,7 +41,7 @@ async def test_five_kills_then_to_the_end(mill, fake_server) -> None:
             process.kill()
             kills.append(time.time())
             await process.wait()
-        process = await run(str(recipe))
+        process = await start_run(recipe)
         assert await process.wait() == 0
     rows = mill.rows()
     assert len(rows) == len({row["row_key"] for row in rows}) == ROWS
@@ -80,14 +59,13 @@ async def test_five_kills_then_to_the_end(mill, fake_server) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_stopped_run_ends_soon_aborts_what_is_in_flight_and_keeps_what_is_finished(
-    mill, fake_server, number: signal.Signals
+    mill, fake_server, start_run, number: signal.Signals
 ) -> None:
     mill.prompts([f"prompt {n}" for n in range(12)])
     async with fake_server(latency=Latency(first_s=1.0)) as fake:
         mill.url = fake.url
-        recipe = mill.folder / "recipe.yaml"
-        recipe.write_text(yaml.safe_dump(mill.recipe(engine__in_flight=4).model_dump(mode="json")))
-        process = await run(str(recipe))
+        recipe = mill.recipe_file(engine__in_flight=4)
+        process = await start_run(recipe)
         while len(fake.log) < 1 + 4 + 2:
             await asyncio.sleep(0.01)
         process.send_signal(number)
@@ -95,7 +73,7 @@ async def test_a_stopped_run_ends_soon_aborts_what_is_in_flight_and_keeps_what_i
         finished = sum(entry.status == 200 for entry in fake.log[1:])
         assert fake.stats()["in_flight"] == 0, "nothing goes on for a client that has left"
         before = len(fake.log)
-        assert await (await run(str(recipe))).wait() == 0
+        assert await (await start_run(recipe)).wait() == 0
         # Answers sent in the moment of the signal may not have been read any more.
         assert 12 - finished <= len(fake.log) - before - 1 <= 12 - finished + 4
     assert len(mill.rows()) == 12

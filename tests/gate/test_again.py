@@ -83,7 +83,7 @@ async def test_a_server_that_is_not_there_is_not_yet(server: Any, looked: Any, b
         pass
     seen = await looked(fake.url, await before(fake.url))
     assert (seen.state, seen.report) == (Return.NOT_YET, None)
-    assert "Cannot connect" in seen.words
+    assert "Connection refused" in seen.words
 
 
 async def test_a_loading_server_is_not_yet_and_not_waited_for(server: Any, looked: Any, before: Any) -> None:

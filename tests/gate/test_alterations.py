@@ -30,6 +30,8 @@ def test_the_recorded_server_changes_nothing(recorded_report: Any) -> None:
         ("tool parser", {"tool_call_parser": "qwen25"}, Level.WARN, "--tool-call-parser"),
         ("auto truncate", {"allow_auto_truncate": True}, Level.REFUSE, "--allow-auto-truncate"),
         ("strict thinking", {"enable_strict_thinking": True}, Level.REFUSE, "--enable-strict-thinking"),
+        ("watermark", {"watermark_default_enabled": True}, Level.REFUSE, "--watermark-config"),
+        ("watermark", {"watermark_enforce_all": True}, Level.REFUSE, "--watermark-config"),
         ("logit processors", {"enable_custom_logit_processor": True}, Level.WARN, "custom-logit-processor"),
         ("engine", {"notes": ["a fake", "no model"]}, Level.WARN, "no training data"),
         (
@@ -63,6 +65,7 @@ def test_a_flag(recorded_report: Any, name: str, server: dict[str, Any], level: 
     "server",
     [
         {"speculative_algorithm": "EAGLE3"},
+        {"enable_watermark": True, "watermark_default_enabled": False},  # only for requests that ask for it
         {"speculative_algorithm": "EAGLE3", "speculative_accept_threshold_single": 1.0},
         {"speculative_accept_threshold_single": 0.5},  # of no effect without an algorithm
         {"preferred_sampling_params": {"temperature": 0, "stop_token_ids": [339]}},  # every request says its own

@@ -8,31 +8,41 @@ import pytest
 
 from draftmill.gate import Level, canary
 from draftmill.serving.fake_answers import in_order
-from draftmill.serving.faults import Act, Fault, always
+from draftmill.serving.faults import Act, Fault, always, nth
+
+
+JUDGED = [
+    (Fault.WRONG_ECHO, "prompt_mismatch"),
+    (Fault.FEWER_PROMPT_TOKENS, "prompt_mismatch"),
+    (Act(Fault.PROMPT_TAIL_FIRST, 3), "prompt_echo"),
+    (Fault.NO_END, "no_end_of_turn"),
+    (Fault.WRONG_COUNT, "count_mismatch"),
+    (Fault.ID_OUT_OF_RANGE, "id_out_of_range"),
+    (Fault.NAN, "corrupted"),
+]
+TRIED_AGAIN = [
+    (Fault.NO_OUTPUT_IDS, "output_ids"),
+    (Fault.OTHER_RID, "the answer is for request"),
+    (Fault.ABORTED, "Aborted"),
+    (Fault.ERROR_500, "HTTP 500: Internal Server Error"),
+    (Fault.UNAVAILABLE, "HTTP 503: The request queue is full."),
+    (Fault.FOREIGN_JSON, "not an answer of /generate"),
+    (Fault.RESET_BEFORE, "Error: "),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "CANARY_PAUSE_S", 0)
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        (Fault.WRONG_ECHO, "prompt_mismatch"),
-        (Fault.FEWER_PROMPT_TOKENS, "prompt_mismatch"),
-        (Fault.NO_OUTPUT_IDS, "output_ids"),
-        (Act(Fault.PROMPT_TAIL_FIRST, 3), "prompt_echo"),
-        (Fault.NO_END, "no_end_of_turn"),
-        (Fault.WRONG_COUNT, "count_mismatch"),
-        (Fault.ID_OUT_OF_RANGE, "id_out_of_range"),
-        (Fault.NAN, "corrupted"),
-        (Fault.OTHER_RID, "the answer is for request"),
-        (Fault.ABORTED, "Aborted"),
-        (Fault.ERROR_500, "HTTP 500: Internal Server Error"),
-        (Fault.UNAVAILABLE, "HTTP 503: The request queue is full."),
-        (Fault.FOREIGN_JSON, "not an answer of /generate"),
-        (Fault.RESET_BEFORE, "Error: "),
-    ],
+    ("fault", "words", "times"),
+    [*((*case, 1) for case in JUDGED), *((*case, canary.CANARY_TRIES) for case in TRIED_AGAIN)],
     ids=str,
 )
 async def test_a_canary_that_is_answered_wrongly_refuses(
-    server: Any, inspected: Any, refusal: Any, fault: Act | Fault, words: str
+    server: Any, inspected: Any, refusal: Any, fault: Act | Fault, words: str, times: int
 ) -> None:
     async with server(answers=in_order([[1000, 1001, 1002, 2]]), rule=always(fault)) as fake:
         seen = await inspected(fake.url)
@@ -40,7 +50,14 @@ async def test_a_canary_that_is_answered_wrongly_refuses(
     assert "canary" in error.what
     assert words in str(error.value)
     assert "echoed" in error.expected
-    assert len(fake.log) == 1
+    assert len(fake.log) == times
+
+
+@pytest.mark.parametrize("fault", [fault for fault, _ in TRIED_AGAIN])
+async def test_one_accident_does_not_cost_a_night(server: Any, inspected: Any, fault: Fault) -> None:
+    async with server(answers=in_order([[1000, 1001, 1002, 2]]), rule=nth({1: fault})) as fake:
+        (await inspected(fake.url)).refuse()
+    assert len(fake.log) == 2
 
 
 async def test_a_canary_that_is_never_answered_refuses(

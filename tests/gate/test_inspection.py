@@ -22,7 +22,7 @@ EVERY_CHECK = [
     *("reachable", "loaded", "version", "model", "revision", "quantization", "weight version"),
     *("context length", "longest prompt", "KV pool"),
     *("engine", "reasoning parser", "tool parser", "auto truncate", "speculative decoding", "strict thinking"),
-    *("logit processors", "preferred sampling", "tokenizer", "markers", "highest id", "canary"),
+    *("watermark", "logit processors", "preferred sampling", "tokenizer", "markers", "highest id", "canary"),
 ]
 
 
@@ -156,7 +156,7 @@ async def test_a_server_that_is_not_there_refuses_and_the_others_are_seen(
         seen = await inspected(gone.url, there.url)
     error = refusal(seen)
     assert f"{gone.url}: reachable" in error.what
-    assert "Cannot connect" in str(error.value)
+    assert "Connection refused" in str(error.value)
     assert "engine.wait_s" in error.remedy
     assert [report.url for report in seen.reports] == [there.url]
     assert len(there.log) == 1

@@ -46,6 +46,11 @@ class Client:
         return result.kind if isinstance(result, Fault) else None
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STALE_WITHIN_S", 60.0)  # a busy machine is no dead engine
+
+
 @pytest.fixture
 async def client(recipe_of: Callable[..., Recipe], rows_of: Rows) -> AsyncIterator[Client]:
     recipe = recipe_of(["http://unused"])
@@ -105,7 +110,7 @@ async def test_a_dying_engine_is_a_reset_and_then_no_connection(client: Client) 
         result = await client.ask(fake.url)
     assert isinstance(result, Fault)
     assert result.kind is FaultKind.CONNECT
-    assert str(fake.port) in result.words
+    assert "refused" in result.words
 
 
 class Raising:

@@ -1,4 +1,4 @@
-"""The watch by a clock that the test turns and looks that the test scripts: who is given up, and when, and who returns."""
+"""The watch, by a clock that the test turns and looks that it scripts: who is given up, when, and who returns."""
 
 from __future__ import annotations
 
