@@ -200,5 +200,5 @@ async def abort(http: aiohttp.ClientSession, url: str, rid: str) -> None:
             f"{url}/abort_request", json={"rid": rid}, timeout=_ABORT_TIMEOUT, allow_redirects=False
         ) as answer:
             await answer.read()
-    except (TimeoutError, aiohttp.ClientError):
+    except (TimeoutError, aiohttp.ClientError, OSError):
         return

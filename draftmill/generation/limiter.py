@@ -1,8 +1,8 @@
 """How many requests one server gets at once: halved when it refuses some, grown back while it answers.
 
-Additive increase, multiplicative decrease under the recipe's ceiling, as TCP has
-it. Pure: the clock is passed in. One round of refusals halves once, however many
-requests of that round were refused.
+Slow increase, multiplicative decrease under the recipe's ceiling, in the manner
+of TCP. Pure: the clock is passed in. One round of refusals halves once, however
+many requests of that round were refused.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol, Self
@@ -27,24 +28,22 @@ import aiohttp
 
 from draftmill.arrays import Ids
 from draftmill.errors import DraftmillError
-from draftmill.generation.breaker import Breaker
 from draftmill.generation.continuing import first_request, goes_on, joined, slice_of
 from draftmill.generation.exchange import exchange
 from draftmill.generation.night import NO_END, Night
 from draftmill.generation.retry import Outcome, decide
+from draftmill.generation.rolling import Judge, Rolling
 from draftmill.generation.servers import Flight, Server, all_troubled_s, choose
 from draftmill.generation.stops import all_gone, not_planned, refused, unknown_error
 from draftmill.generation.tickets import Asked, Ticket
+from draftmill.generation.turns import Turns
 from draftmill.generation.watch import Watch
 from draftmill.progress import Rows, listener
 from draftmill.recipe import Recipe
-from draftmill.records import Answer, Completion, Failure, Fault, FaultKind, Returned, Row, ServerReport, Verdict
+from draftmill.records import Answer, Completion, Failure, Fault, FaultKind, Returned, Row, ServerReport
 
 TICK_S = 1.0
 """Seconds between looks at deadlines, at silent servers and at the clock."""
-
-JUDGED_AT_ONCE = 32
-"""Finished rows judged together for the breaker, at most an eighth of its window: one by one costs forty times more."""
 
 log = logging.getLogger("draftmill.generation")
 
@@ -81,7 +80,7 @@ class Pool:
         http: aiohttp.ClientSession,
         reports: Sequence[ServerReport],
         keeper: Keeper,
-        judge: Callable[[Sequence[Completion]], Sequence[Verdict]],
+        judge: Judge,
         look_again: Callable[[ServerReport], Awaitable[Returned]],
         num_rows: int,
         end_ids: Collection[int] = (),
@@ -93,19 +92,14 @@ class Pool:
         self._protocol = protocol
         self._http = http
         self._keeper = keeper
-        self._judge = judge
-        self._breaker = Breaker(recipe.breaker)
-        self._judged_at_once = 1 if recipe.breaker == "off" else max(1, min(JUDGED_AT_ONCE, recipe.breaker.window // 8))
-        self._unjudged: list[Completion] = []
+        self._rolling = Rolling(recipe.breaker, judge)
         self._num_rows = num_rows
         self._end_ids = end_ids
         self._night = night
         self._slice_tokens = slice_of(recipe)
         self._waiting: list[Ticket] = []
         self._numbers = itertools.count()
-        self._unsent: dict[int, int] = {}
-        self._changed = asyncio.Event()
-        self._turns = asyncio.Lock()
+        self._turns = Turns(recipe.engine.in_flight * len(reports))
         self._servers = [Server(report, recipe.engine.in_flight) for report in reports]
         self._watch = Watch(
             self._servers,
@@ -116,6 +110,7 @@ class Pool:
             changed=self._dispatch,
         )
         self._tasks: set[asyncio.Task[None]] = set()
+        self._num_asking = 0
         self._halted = asyncio.Event()
         self._started_s: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -132,26 +127,12 @@ class Pool:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        left = [(server.url, rid) for server in self._servers for rid in server.flights]
+        left = self._watch.untold | {(server.url, rid) for server in self._servers for rid in server.flights}
         await asyncio.gather(*(self._protocol.abort(self._http, url, rid) for url, rid in left))
 
-    @contextlib.asynccontextmanager
-    async def opened(self, chunk: int, num_rows: int) -> AsyncIterator[None]:
-        """A chunk's turn: waits, in the order of the calls, until the unsent rows fall below the budget.
-
-        Its rows count as unsent from then on, before its Prefect task has even started.
-        """
-        budget = max(1, self._recipe.engine.in_flight * len(self._servers))
-        async with self._turns:
-            while not self.stopped and sum(self._unsent.values()) >= budget:
-                self._changed.clear()
-                await self._changed.wait()
-            self._unsent[chunk] = num_rows
-        try:
-            yield
-        finally:
-            self._unsent.pop(chunk, None)
-            self._changed.set()
+    def opened(self, chunk: int, num_rows: int) -> AbstractAsyncContextManager[None]:
+        """A chunk's turn: waits, in the order of the calls, until the unsent rows fall below the budget."""
+        return self._turns.opened(chunk, num_rows)
 
     async def ask(self, rows: list[Row], *, chunk: int, priors: Mapping[tuple[str, int], Ids] | None = None) -> Asked:
         """All rows, each sent until it is answered, failed, or the run is stopped.
@@ -163,17 +144,19 @@ class Pool:
             Ticket((chunk, next(self._numbers)), row, asked, settled, len(rows), (priors or {}).get(row.key))
             for row in rows
         ]
-        self._unsent[chunk] = len(rows)
+        self._turns.asks(chunk, len(rows))
         if tickets and not self._servers:
             self.stop(not_planned())
         for ticket in tickets:
             self._queue_or_settle(ticket)
         # Soon, not now: an earlier chunk may be about to ask in this very turn of the loop.
         asyncio.get_running_loop().call_soon(self._dispatch)
+        self._num_asking += 1
         try:
             if tickets:
                 await settled.wait()
         finally:
+            self._num_asking -= 1
             for ticket in tickets:  # a cancelled call leaves nothing behind that would still be sent
                 ticket.void = True
         return asked
@@ -184,7 +167,7 @@ class Pool:
             return
         self.stopped = error
         self._halted.set()
-        self._changed.set()
+        self._turns.end()
         waiting, self._waiting = self._waiting, []
         for ticket in waiting:
             ticket.settle(None)
@@ -199,8 +182,11 @@ class Pool:
         """Whatever goes wrong in a task of the pool stops the run: none must end in silence."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the pool met an error it does not know", exc_info=error)
-            self.stop(unknown_error(error))
+            self._unknown(error)
+
+    def _unknown(self, error: BaseException) -> None:
+        log.error("the pool met an error it does not know", exc_info=error)
+        self.stop(unknown_error(error))
 
     def _queue_or_settle(self, ticket: Ticket) -> None:
         if self.stopped:
@@ -222,8 +208,11 @@ class Pool:
                 return
             ticket = heapq.heappop(self._waiting)
             if not ticket.void:
-                self._grant(ticket)
-                self._send(server, ticket)
+                try:
+                    self._send(server, ticket)
+                except Exception as error:
+                    self._unknown(error)
+                    ticket.settle(None)
 
     def _set_alarm(self, now_s: float) -> None:
         opens_s = min(server.opens_s(now_s) for server in self._servers)
@@ -238,15 +227,10 @@ class Pool:
             return None
         return max((s for server in self._servers if (s := server.pace.usual_s) is not None), default=None)
 
-    def _grant(self, ticket: Ticket) -> None:
-        """A row's first turn: it is no longer one of its chunk's unsent rows."""
-        chunk = ticket.order[0]
-        if not ticket.granted and chunk in self._unsent:
-            self._unsent[chunk] -= 1
-            self._changed.set()
-        ticket.granted = True
-
     def _send(self, server: Server, ticket: Ticket) -> None:
+        if not ticket.granted:
+            ticket.granted = True
+            self._turns.sent(ticket.order[0])
         sent = first_request(ticket.row, ticket.prior_ids, self._slice_tokens)
         now_s = time.monotonic()
         self._started_s = self._started_s or now_s
@@ -267,8 +251,7 @@ class Pool:
             self.stop(error)
             flight.ticket.settle(None)
         except Exception as error:
-            log.error("the pool met an error it does not know", exc_info=error)
-            self.stop(unknown_error(error))
+            self._unknown(error)
             flight.ticket.settle(None)
         self._dispatch()
 
@@ -306,11 +289,11 @@ class Pool:
             server.answered(flight, result, now_s)
             self._take(ticket, flight.sent, result)
             return
-        if (why := server.failed(flight, result, now_s)) is not None:
-            self._watch.take_out(server, why)
-        if self.stopped and flight.given_up is not None:
+        if self.stopped and flight.given_up is not None:  # by us, as a rule: no fault of the server
             ticket.settle(None)
             return
+        if (why := server.failed(flight, result, now_s)) is not None:
+            self._watch.take_out(server, why)
         decision = decide(result, tries=ticket.tries + 1, retries=self._recipe.engine.retries, resent=ticket.resent)
         ticket.resent = decision.outcome is Outcome.RETRY_HERE
         ticket.avoid = None if ticket.resent else server.url
@@ -348,36 +331,42 @@ class Pool:
             self._queue_or_settle(ticket)
             return
         self._progress()
-        self._unjudged.append(completion)
-        if len(self._unjudged) >= self._judged_at_once:
-            self._look_at_verdicts()
+        self._rolling.push(completion)
+        self._heed_breaker()
         ticket.settle(completion)  # last: what goes wrong above settles it as pending, and the journal has it
 
-    def _look_at_verdicts(self) -> None:
-        finished, self._unjudged = self._unjudged, []
-        if not finished or self._recipe.breaker == "off":
-            return
-        self._breaker.push([*zip(finished, self._judge(finished), strict=True)])
-        if self._breaker.tripped:
-            self.stop(self._breaker.error([server.report for server in self._servers]))
+    def _heed_breaker(self) -> None:
+        if not self.stopped and (error := self._rolling.error([server.report for server in self._servers])):
+            self.stop(error)
 
     async def _ticks(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
             now_s = time.monotonic()
             self._watch.tick(now_s)
-            self._look_at_verdicts()
-            gone_s, wait_s = all_troubled_s(self._servers, now_s), self._recipe.engine.wait_s
-            if self._waiting and gone_s is not None and gone_s >= wait_s:
-                self.stop(all_gone(self._servers, wait_s))
+            self._rolling.look()
+            self._heed_breaker()
+            self._look_for_hope(now_s)
             if self._night.left_s(now_s) == 0:
                 self._end_night()
 
+    def _look_for_hope(self, now_s: float) -> None:
+        """Stops when no server could be used for longer than the recipe waits."""
+        gone_s, wait_s = all_troubled_s(self._servers, now_s), self._recipe.engine.wait_s
+        if not self._waiting or gone_s is None:
+            return
+        if gone_s >= wait_s:
+            self.stop(all_gone(self._servers, wait_s))
+        else:
+            words = self._servers[0].last_words
+            listener().wait(f"no server takes rows ({words}); waiting, {wait_s - gone_s:.0f} s left")
+
     def _end_night(self) -> None:
         """Ends what is in flight; rows that ask later are stopped when they would be sent."""
+        if self._num_asking:
+            self.stop(self._night.error())
         for server in self._servers:
             for flight in list(server.flights.values()):
-                self.stop(self._night.error())
                 self._watch.give_up(server, flight, "the night is over")
 
     def _progress(self) -> None:

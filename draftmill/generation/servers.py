@@ -58,9 +58,9 @@ class Flight:
 
 
 class Server:
-    """`out`: why it cannot be asked, None while it can; `heard_s`: its last sign of life, monotonic seconds.
+    """`out`: why it cannot be asked, None while it can; `heard_s`, `looked_s`: its last sign of life and the last look.
 
-    `troubled_s`: since when it has given nothing but refusals; None while it answers.
+    Times are monotonic seconds. `troubled_s`: since when it has given nothing but refusals; None while it answers.
     """
 
     def __init__(self, report: ServerReport, ceiling: int) -> None:
@@ -72,6 +72,7 @@ class Server:
         self.last_words = ""
         self.troubled_s: float | None = None
         self.heard_s = -math.inf
+        self.looked_s = -math.inf
         self.tokens: int | None = None
         self.tokens_since_s = -math.inf
         self._rests_until_s = -math.inf

@@ -1,11 +1,11 @@
 """Looks after the servers while rows are out: deadlines, silence, and the way back.
 
 A request is given up when it takes far longer than its budget should at the
-measured pace. A server that has been silent for a while is looked at over a new
-connection: one whose port refuses will never answer what is in flight, though
-the connections stay open (vLLM after SIGTERM); one that drains may. A server that
-is out is looked at until it is well and its identity is the same as before: it may
-come back with other weights.
+measured pace. A server is looked at over a new connection now and then, and more
+often when it is silent: one whose port refuses will never answer what is in
+flight, though the connections stay open (vLLM after SIGTERM); one that drains may.
+A server that is out is looked at until it is well and its identity is the same as
+before: it may come back with other weights.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from draftmill.records import Life, Pulse, Return, Returned, ServerReport
 
 QUIET_S = 15.0
 """Seconds without any answer before a server is looked at: while answers come, they are the proof of life."""
+
+LOOK_EVERY_S = 30.0
+"""Seconds between looks at a server that answers: one that drains goes on answering, and accepts what it will drop."""
 
 GRACE_S = 5.0
 """Seconds between the first look that shows a server gone and giving up what is in flight there: it may still come."""
@@ -65,8 +68,9 @@ class Watch:
         """Called about once a second."""
         for server in self._servers:
             self._end_overdue(server, now_s)
-            if server.out is None and server.flights and now_s - max(server.heard_s, _first_s(server)) > QUIET_S:
-                self._begin(server, self._look(server))
+            if server.out is None and server.flights and self._is_due(server, now_s):
+                self._looking.add(server.url)
+                self._spawn(self._look(server))
 
     def take_out(self, server: Server, why: str) -> None:
         """Nothing more is sent there until it is found well again; looks for that from now on."""
@@ -92,12 +96,10 @@ class Watch:
             if flight.given_up is None and now_s - flight.sent_s > deadline_s:
                 self.give_up(server, flight, f"no answer within {deadline_s:.0f} s")
 
-    def _begin(self, server: Server, look: Coroutine[Any, Any, None]) -> None:
-        if server.url in self._looking:
-            look.close()
-            return
-        self._looking.add(server.url)
-        self._spawn(look)
+    def _is_due(self, server: Server, now_s: float) -> bool:
+        first_s = next(iter(server.flights.values())).sent_s
+        every_s = QUIET_S if _is_quiet(server, now_s) else LOOK_EVERY_S
+        return server.url not in self._looking and now_s - max(server.looked_s, first_s) > every_s
 
     async def _look(self, server: Server) -> None:
         try:
@@ -109,6 +111,9 @@ class Watch:
 
     def _note(self, server: Server, pulse: Pulse, now_s: float) -> None:
         """What a look at a server that is in use shows."""
+        server.looked_s = now_s
+        if pulse.life is Life.STUCK and not _is_quiet(server, now_s):
+            return  # too busy with our rows to say that it is well
         if pulse.life is not Life.ALIVE:
             self._doubt(server, pulse, now_s)
             self.take_out(server, pulse.words)
@@ -155,6 +160,5 @@ class Watch:
             listener().wait(f"{server.url} is {seen} ({returned.words}) and stays out")
 
 
-def _first_s(server: Server) -> float:
-    """When the oldest request that is still out was sent."""
-    return next(iter(server.flights.values())).sent_s
+def _is_quiet(server: Server, now_s: float) -> bool:
+    return now_s - server.heard_s > QUIET_S

@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -134,20 +134,31 @@ async def _start_run(recipe_file: str, *, largest_file_bytes: int | None = None)
 
 
 @pytest.fixture
-def start_run() -> Callable[..., Awaitable[asyncio.subprocess.Process]]:
+async def start_run() -> AsyncIterator[Callable[..., Awaitable[asyncio.subprocess.Process]]]:
     """`process = await start_run(recipe_file)`: `draftmill run` on the tests' own Prefect server.
 
     Its stderr goes into a file beside the recipe, `recipe.err`. `largest_file_bytes`: no file may grow beyond, as on a
-    full disk.
+    full disk. What still runs at the test's end is killed.
     """
-    return _start_run
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(recipe_file: str, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await _start_run(recipe_file, **options))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 @pytest.fixture
 def fake_server() -> Callable[..., FakeServer]:
     """`async with fake_server(rule=...) as fake`: speaks for SmolLM2, seeded answers of 4 to 12 ids."""
 
-    def make(answers: Answers = SEEDED, **options: Any) -> FakeServer:
-        return FakeServer(answers, card=Card(MODEL, "0.5.23"), limits=Limits(2048, 49152), markers=MARKERS, **options)
+    def make(answers: Answers = SEEDED, *, slots: int = 1, **options: Any) -> FakeServer:
+        card = Card(MODEL, "0.5.23", slots=slots)
+        return FakeServer(answers, card=card, limits=Limits(2048, 49152), markers=MARKERS, **options)
 
     return make

@@ -220,7 +220,7 @@ async def test_one_that_comes_back_with_other_weights_stays_out_and_the_others_g
         try:
             now = await sglang.report(http[0], before.url)
         except GateRefused as error:  # it was killed once more in between
-            return Returned(Return.NOT_YET, error.value)
+            return Returned(Return.NOT_YET, str(error.value))
         if now.weight_version != before.weight_version:
             return Returned(Return.OTHER, f"weights were {before.weight_version} and are {now.weight_version}", now)
         return Returned(Return.SAME, "", now)

@@ -115,7 +115,8 @@ def test_a_server_that_was_full_long_ago_is_back_as_quickly_as_any(ceiling: int)
 def simulated(*, capacity: int, ceiling: int, answers: int, seed: int) -> tuple[list[int], list[bool]]:
     """A server that holds `capacity` and refuses the others at once. Requests out at each event, and what came."""
     dice, limiter = random.Random(seed), Limiter(ceiling)
-    out, came = [], []
+    out: list[int] = []
+    came: list[bool] = []
     events: list[tuple[float, int, bool, float]] = []  # (when, tie, answered, sent)
     now_s = rests_until_s = 0.0
     held = number = 0
@@ -144,7 +145,7 @@ def simulated(*, capacity: int, ceiling: int, answers: int, seed: int) -> tuple[
 @pytest.mark.parametrize(("capacity", "ceiling"), [(20, 24), (20, 256), (100, 256), (40, 1024)])
 def test_it_settles_near_what_the_server_takes_and_refusals_become_rare(capacity: int, ceiling: int) -> None:
     out, came = simulated(capacity=capacity, ceiling=ceiling, answers=60 * capacity, seed=7)
-    settled = [*accumulate(came)].index(10 * capacity)  # the first flood is over
+    settled = [*accumulate(map(int, came))].index(10 * capacity)  # the first flood is over
     mean = sum(out[settled:]) / len(out[settled:])
     assert 0.6 * capacity <= mean <= 1.05 * capacity
     assert came[settled:].count(False) <= 0.02 * len(came[settled:])

@@ -76,7 +76,6 @@ async def test_what_is_in_flight_when_sending_ends_may_still_finish(
     assert not run.aborted
 
 
-@pytest.mark.xfail(strict=True, reason="FAULT in pool.__aexit__: aborts under way are cancelled")
 @pytest.mark.parametrize("in_flight", [2, 12])
 async def test_when_the_night_is_over_what_is_in_flight_ends_and_the_servers_hear_of_it(
     a_run: Any, rows_of: Rows, gated_server: Any, wait_until: Any, in_flight: int
@@ -103,7 +102,6 @@ async def test_when_the_night_is_over_what_is_in_flight_ends_and_the_servers_hea
     assert "--until 06:00" in str(run.pool.stopped)
 
 
-@pytest.mark.xfail(strict=True, reason="FAULT in pool._handle: requests the pool gave up take their server out")
 async def test_the_end_of_a_night_is_no_fault_of_the_servers(
     a_run: Any, rows_of: Rows, gated_server: Any, wait_until: Any
 ) -> None:
@@ -116,7 +114,6 @@ async def test_the_end_of_a_night_is_no_fault_of_the_servers(
         assert run.pool._servers[0].out is None
 
 
-@pytest.mark.xfail(strict=True, reason="FAULT in pool._end_night: no end while nothing is in flight")
 async def test_a_night_ends_in_time_when_no_server_can_be_asked(a_run: Any, rows_of: Rows) -> None:
     async with FakeServer() as gone:
         pass
@@ -126,7 +123,6 @@ async def test_a_night_ends_in_time_when_no_server_can_be_asked(a_run: Any, rows
     assert "--until 06:00" in str(run.pool.stopped)
 
 
-@pytest.mark.xfail(strict=True, reason="FAULT in pool._end_night: no end while nothing is in flight")
 async def test_a_night_ends_in_time_while_rows_pause(a_run: Any, rows_of: Rows, monkeypatch: Any) -> None:
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 3600.0)
     monkeypatch.setattr(retry, "LONGEST_PAUSE_S", 3600.0)
@@ -154,7 +150,8 @@ async def test_a_stop_in_the_midst_of_everything(
 
         async def chain(number: int, rows: list[Row]) -> Asked:
             async with run.pool.opened(number, len(rows)):
-                return await run.pool.ask(rows, chunk=number)
+                asked: Asked = await run.pool.ask(rows, chunk=number)
+                return asked
 
         chains = [asyncio.create_task(chain(number, rows)) for number, rows in enumerate(chunks)]
         await wait_until(lambda: len(run.kept.completions) >= after)
@@ -204,7 +201,6 @@ async def test_a_request_that_is_given_up_before_it_left_is_sent_again(
     assert len(asked.completions) == 3
 
 
-@pytest.mark.xfail(strict=True, reason="FAULT in pool._dispatch: its error is lost, and a row with it")
 async def test_an_error_in_the_moment_of_sending_stops_the_run(a_run: Any, rows_of: Rows) -> None:
     rows = rows_of(3)
     priors = {rows[1].key: ids_array("prior", range(100))}  # nothing is left of the budget: a programmer's error

@@ -26,7 +26,8 @@ class SteppedServer(FakeServer):
 
     def __init__(self, lengths: dict[int, int], *, slots: int) -> None:
         super().__init__(card=replace(CARD, slots=slots))
-        self.lengths, self.left = lengths, {}
+        self.lengths = lengths
+        self.left: dict[str, int] = {}
         self.order: list[int] = []
         self._done: dict[str, asyncio.Event] = {}
 
@@ -64,12 +65,16 @@ async def test_with_a_heavy_tail_no_slot_is_empty_while_rows_wait(
     number = sum(sizes)
     lengths = {1000 + n: tail.length((n * 0.6180339887) % 1) for n in range(number)}
     assert max(lengths.values()) > 15 * tail.median
-    async with SteppedServer(lengths, slots=slots) as fake, a_run(fake.url, in_flight=in_flight) as run:
+    async with contextlib.AsyncExitStack() as stack:
+        fake = SteppedServer(lengths, slots=slots)
+        await stack.enter_async_context(fake)  # its URL is known now
+        run = await stack.enter_async_context(a_run(fake.url, in_flight=in_flight))
 
         async def chain(chunk: int, first: int, size: int) -> Asked:
             async with run.pool.opened(chunk, size):
                 await asyncio.sleep(0)  # a Prefect task starts
-                return await run.pool.ask(rows_of(size, first), chunk=chunk)
+                asked: Asked = await run.pool.ask(rows_of(size, first), chunk=chunk)
+                return asked
 
         firsts = [0, *itertools.accumulate(sizes[:-1])]
         parts = enumerate(zip(firsts, sizes, strict=True))

@@ -103,7 +103,8 @@ def test_every_row_comes_out_once_and_what_is_kept_is_what_is_finished(
 
             async def chain(number: int, rows: list[Row]) -> Asked:
                 async with run.pool.opened(number, len(rows)):
-                    return await run.pool.ask(rows, chunk=number)
+                    asked: Asked = await run.pool.ask(rows, chunk=number)
+                    return asked
 
             async def play() -> None:
                 for after, server, event in schedule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -115,10 +115,9 @@ async def watched(rows_of: Rows, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "UNMEASURED_S", 10.0)
     monkeypatch.setattr(pace, "UNMEASURED_S_PER_ID", 0.0)
-    return
 
 
 @pytest.mark.usefixtures("short_deadlines")

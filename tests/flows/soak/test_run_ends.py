@@ -106,7 +106,7 @@ async def test_what_a_server_does(mill: Any, fake_server: Callable[..., FakeServ
         if number == AT:
             happening.append(case.happens(fake))
 
-    async with fake_server(rule=rule, latency=Latency(first_s=0.05)) as fake:
+    async with fake_server(rule=rule, slots=IN_FLIGHT, latency=Latency(first_s=0.05)) as fake:
         mill.url = fake.url
         data = await mill.refresh()
         rows = data["summary"]["rows"]
@@ -124,7 +124,7 @@ async def test_what_a_server_does(mill: Any, fake_server: Callable[..., FakeServ
 
 async def test_sigterm(mill: Any, fake_server: Callable[..., FakeServer], start_run: Callable[..., Any]) -> None:
     mill.prompts([f"prompt {n}" for n in range(ROWS)])
-    async with fake_server(latency=Latency(first_s=0.2)) as fake:
+    async with fake_server(slots=IN_FLIGHT, latency=Latency(first_s=0.2)) as fake:
         mill.url = fake.url
         recipe = mill.recipe_file(chunk_rows=50, engine__in_flight=IN_FLIGHT)
         process = await start_run(recipe)
@@ -145,7 +145,7 @@ async def test_a_full_disk(mill: Any, fake_server: Callable[..., FakeServer], st
     """The journal cannot be written: no row is generated for nothing any more, and what it holds is good."""
     mill.prompts([f"prompt {n}" for n in range(ROWS)])
     long = Seeded(7, Markers(end_id=2), range(1000, 40000), (400, 400))
-    async with fake_server(long, latency=Latency(first_s=0.2)) as fake:
+    async with fake_server(long, slots=IN_FLIGHT, latency=Latency(first_s=0.2)) as fake:
         mill.url = fake.url
         recipe = mill.recipe_file(chunk_rows=50, engine__in_flight=IN_FLIGHT, sampling__max_new_tokens=500)
         process = await start_run(recipe, largest_file_bytes=LARGEST_FILE_BYTES)

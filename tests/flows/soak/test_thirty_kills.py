@@ -44,7 +44,7 @@ async def test_thirty_kills(
     mill.prompts([f"prompt {n}" for n in range(ROWS)])
     kills: list[float] = []
     began = time.monotonic()
-    async with fake_server(latency=Latency(first_s=ANSWER_S)) as fake:
+    async with fake_server(slots=IN_FLIGHT, latency=Latency(first_s=ANSWER_S)) as fake:
         mill.url = fake.url
         recipe = mill.recipe_file(chunk_rows=100, engine__in_flight=IN_FLIGHT)
         for number in range(KILLS):
