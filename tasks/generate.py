@@ -41,15 +41,19 @@ FAILURES_NAMED = 20
 async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
     """`{completions: reference or None, generated, resumed, failed, pending, tokens, failures}`."""
     space = workspace()
-    rows = await asyncio.to_thread(lambda: table_rows(space.storage.read_table(chunk["rows"]["path"])))
-    known = await asyncio.to_thread(_known, space, rows, chunk["parts"])
-    priors = await asyncio.to_thread(_priors, space, rows, chunk["priors"])
+    rows, known, priors = await asyncio.to_thread(_there, space, chunk)
     asked = await pool().ask([row for row in rows if row.key not in known], chunk=chunk["number"], priors=priors)
     await space.journal.flush()
     receipt = await asyncio.to_thread(_store, space, rows, [*known.values()], asked, priors)
     if receipt["failed"] or receipt["pending"]:
         return Failed(message=_missing(receipt, pool().stopped), data=receipt)
     return receipt
+
+
+def _there(space: Workspace, chunk: Receipt) -> tuple[list[Row], dict[Key, Completion], dict[Key, Ids]]:
+    """The chunk's rows, what is known of them, and what they go on from. One thread: rows wait behind it."""
+    rows = table_rows(space.storage.read_table(chunk["rows"]["path"]))
+    return rows, _known(space, rows, chunk["parts"]), _priors(space, rows, chunk["priors"])
 
 
 def _known(space: Workspace, rows: list[Row], parts: list[str]) -> dict[Key, Completion]:
