@@ -27,7 +27,7 @@ IN_FLIGHT = 16
 LAST_SECOND_S = 1.3
 """The journal commits every second; a commit on a busy disk takes a moment."""
 
-LARGEST_FILE_BYTES = 1 << 20
+LARGEST_FILE_BYTES = 3 << 19
 """A journal of about half the rows, of 400 ids each."""
 
 pytestmark = pytest.mark.timeout(300)
@@ -145,7 +145,7 @@ async def test_a_full_disk(mill: Any, fake_server: Callable[..., FakeServer], st
     """The journal cannot be written: no row is generated for nothing any more, and what it holds is good."""
     mill.prompts([f"prompt {n}" for n in range(ROWS)])
     long = Seeded(7, Markers(end_id=2), range(1000, 40000), (400, 400))
-    async with fake_server(long, slots=IN_FLIGHT, latency=Latency(first_s=0.2)) as fake:
+    async with fake_server(long, slots=IN_FLIGHT, latency=Latency(first_s=0.4)) as fake:
         mill.url = fake.url
         recipe = mill.recipe_file(chunk_rows=50, engine__in_flight=IN_FLIGHT, sampling__max_new_tokens=500)
         process = await start_run(recipe, largest_file_bytes=LARGEST_FILE_BYTES)
