@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from typing import Any
 from prefect.client.orchestration import get_client
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import TerminationSignal
-from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler
+from prefect.logging.handlers import APILogHandler
 from prefect.server.api.server import SubprocessASGIServer
 from prefect.settings import get_current_settings
 
@@ -28,6 +30,7 @@ import draftmill
 import flows
 import tasks
 from draftmill.errors import DraftmillError, MissingPart, RunStopped
+from draftmill.reporting.terminal import print_error
 from flows.refresh import refresh
 from flows.rerun import rerun
 
@@ -38,6 +41,11 @@ DRAIN_TIMEOUT_S = 5
 
 START_TIMEOUT_S = 120
 """Seconds for the local Prefect server: its first start makes a database on a busy machine."""
+
+
+GIVE_UP_S = 8.0
+"""Seconds a stopped run has to end by itself: rows are aborted and kept in far less, but Prefect's client goes on for
+minutes to reach a server that is gone."""
 
 
 def launch(name: str, **parameters: Any) -> dict[str, Any]:
@@ -68,8 +76,26 @@ async def _run(flow: Callable[..., Awaitable[Any]], parameters: dict[str, Any]) 
     run = asyncio.current_task()
     assert run is not None
     # A supervisor's SIGTERM ends a run as Ctrl-C does: rows in flight are aborted, finished ones kept.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, run.cancel)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, _stop, run)
     return await flow(**parameters, return_state=True)
+
+
+def _stop(run: asyncio.Task[Any]) -> None:
+    """The first signal lets the run end by itself, for a while; the second ends the process."""
+    if run.cancelling():
+        _give_up()
+    run.cancel()
+    timer = threading.Timer(GIVE_UP_S, _give_up)
+    timer.daemon = True
+    timer.start()
+
+
+def _give_up() -> None:
+    """Ends the process as SIGKILL would, which costs no finished row, and says why."""
+    error = _stopped()
+    print_error(error)
+    os._exit(error.exit_code)
 
 
 def _check_one_installation() -> None:
@@ -87,7 +113,7 @@ def _quiet_console() -> None:
     """Prefect's own log stays in its UI; the terminal is the command's. Errors reach it as the command's message."""
     for logger in (logging.getLogger(), *map(logging.getLogger, logging.root.manager.loggerDict)):
         for handler in logger.handlers:
-            if isinstance(handler, PrefectConsoleHandler):
+            if isinstance(handler, logging.StreamHandler) and type(handler).__module__.startswith("prefect."):
                 handler.setLevel(logging.CRITICAL)
 
 
