@@ -41,7 +41,7 @@ def _commit() -> str:
     commit = _git("rev-parse", "--short", "HEAD")
     if commit is None:
         return "unknown"
-    return f"{commit} with uncommitted changes" if _git("status", "--porcelain") else commit
+    return f"{commit} with uncommitted changes" if _git("status", "--porcelain", "--untracked-files=no") else commit
 
 
 def _git(*arguments: str) -> str | None:

@@ -47,7 +47,7 @@ async def open_pool(recipe: Recipe, http: aiohttp.ClientSession, keeper: Listing
         recipe,
         protocol=protocol,
         http=http,
-        reports=[await protocol.report(http, url) for url in recipe.engine.urls],
+        reports=[await protocol.report(http, url, model=recipe.model.name) for url in recipe.engine.urls],
         keeper=keeper,
         judge=lambda completions: [GOOD] * len(completions),
         look_again=still_the_same,

@@ -94,7 +94,8 @@ def rerun(
     """Judge what is stored by the present rules, with 0 requests; --generate asks for failed rows and --reason.
 
     Asking again until a rule passes is rejection sampling: it biases the dataset towards answers the rule likes.
-    What was asked again has attempt 1 and above; `draftmill status` counts the good rows by attempt.
+    What was asked again has attempt 1 and above; `draftmill status` counts the good rows by attempt. So do long answers
+    with `on_truncated: continue`, one attempt a request: those are not drawn again.
 
     Example: draftmill rerun demo-dataset --generate --reason truncated
     """

@@ -7,11 +7,17 @@ wherever the key that was sent stands in a text, a placeholder takes its place.
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import aiohttp
 
+from draftmill.records import ServerReport
+
 PLACEHOLDER = "[the key]"
+
+SHORTEST_SECRET = 8
+"""Characters. `EMPTY`, `sglang` or `default` are given as keys where none is wanted, and are values of reports too."""
 
 T = TypeVar("T")
 
@@ -25,6 +31,13 @@ def sent_key(http: aiohttp.ClientSession) -> str | None:
 def redacted(value: T, key: str | None) -> T:
     """The same text, or JSON value, without the key in any of its texts or names."""
     return value if key is None else _redacted(value, key)
+
+
+def without_key(report: ServerReport, key: str | None) -> ServerReport:
+    """The report as it may be stored and shown. A key that is a mere word stays a word: it may be a version's name."""
+    if key is None or len(key) < SHORTEST_SECRET:
+        return report
+    return replace(report, **{field.name: redacted(getattr(report, field.name), key) for field in fields(report)})
 
 
 def _redacted(value: Any, key: str) -> Any:

@@ -68,7 +68,7 @@ async def refresh_stages(
     planned = await plan(loaded, rendered, recipe, again)
     if plan_only:
         return report_plan(planned_summary(recipe.dataset, planned))
-    passed = await gate(recipe, prepared) if planned["to_ask"] else NO_GATE
+    passed = await gate(recipe, prepared, night=night) if planned["to_ask"] else NO_GATE
     outcome = await run_chunks(planned, passed, recipe, prepared, night=night)
     summary = await seal(planned, passed, outcome, recipe, prepared)
     summary.seconds = time.monotonic() - started_s

@@ -11,6 +11,7 @@ from prefect.artifacts import acreate_table_artifact
 
 from draftmill.dataset.manifest import newest, servers_of
 from draftmill.gate import look
+from draftmill.generation.night import Night
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.rendering.prepare import Prepared
@@ -18,29 +19,29 @@ from draftmill.workspace import workspace
 from tasks.receipts import Receipt, artifact_key
 
 
-async def gate(recipe: Recipe, prepared: Prepared) -> Receipt:
-    """`{engines: {url: "sglang 0.5.23"}, reports: [...]}`. Raises GateRefused."""
+async def gate(recipe: Recipe, prepared: Prepared, *, night: Night) -> Receipt:
+    """`{engines: {url: "sglang 0.5.23"}, reports: [...]}`. Raises GateRefused; RunStopped when the night ends first."""
     listener().stage("looking at the server")
 
     # A closure, as in tasks/seal.py: what is prepared is no receipt. Never cached, a server may be another one soon.
     @task(name="gate", task_run_name="check the servers", persist_result=False)
     async def check_servers() -> dict[str, Any]:
-        return await _check(recipe, prepared)
+        return await _check(recipe, prepared, night)
 
     receipt: Receipt = await check_servers()
     return receipt
 
 
-async def _check(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
+async def _check(recipe: Recipe, prepared: Prepared, night: Night) -> dict[str, Any]:
     last = servers_of(await asyncio.to_thread(newest, workspace().storage))
-    seen = await look(recipe, prepared, last=last)
+    seen = await look(recipe, prepared, last=last, night=night)
     table = [{key: str(value) for key, value in asdict(check).items()} for check in seen.checks]
     await acreate_table_artifact(
         table=table,
         key=artifact_key(recipe.dataset, "gate"),
         description="What the servers say of themselves, their tokenizers against ours, and the canary",
     )
-    seen.refuse()
+    seen.refuse(night=night)
     return {
         "engines": {report.url: report.engine for report in seen.reports},
         "reports": [asdict(report) for report in seen.reports],

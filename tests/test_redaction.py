@@ -7,7 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from draftmill.redaction import PLACEHOLDER, redacted, sent_key
+from draftmill.records import ServerReport
+from draftmill.redaction import PLACEHOLDER, redacted, sent_key, without_key
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,14 @@ def test_without_a_key_nothing_changes() -> None:
 async def test_the_key_a_session_sends(headers: dict[str, str], key: str | None) -> None:
     async with aiohttp.ClientSession(headers=headers) as http:
         assert sent_key(http) == key
+
+
+@pytest.mark.parametrize(
+    ("key", "kept"), [("sekret-4711", False), ("default", True), (None, True)], ids=["key", "word", "none"]
+)
+def test_a_report_without_the_key_unless_it_is_a_mere_word(key: str | None, kept: bool) -> None:
+    said = f"w {key}"
+    report = ServerReport("http://h", "sglang", said, said, said, 8192, 8186, None, False, {"model_path": [said]})
+    seen = without_key(report, key)
+    assert (seen == report) is kept
+    assert kept or (str(key) not in repr(seen) and seen.context_length == 8192)

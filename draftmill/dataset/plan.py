@@ -11,8 +11,9 @@ not, is brought back rather than asked: sampling that goes back to what it was
 costs no request.
 
 With `continuing` a row is asked on from its ids so far rather than anew: its
-newest attempt, wherever that is. One that is in quarantine for anything but its
-length is held then: no larger budget would make it good.
+newest attempt, wherever that is; `continuing.taken_up`, which sees those ids, has
+the last word. One that is in quarantine for anything but its length is held then:
+no larger budget would make it good.
 """
 
 from __future__ import annotations

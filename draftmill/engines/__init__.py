@@ -9,10 +9,11 @@ An engine module offers:
   the answer to it, whatever came;
 - `is_ready(http, url) -> str | None`: None when it can be asked, else what was seen;
 - `pulse(http, url) -> Pulse`: a look at a silent server, always over a new connection;
-- `report(http, url) -> ServerReport`: what it says of itself, without secrets;
+- `report(http, url, model=...) -> ServerReport`: what it says of itself, without secrets; of several
+  names that it serves, of this one;
 - `tokenize(http, url, messages, tools=..., template_kwargs=..., model=...)` and
-  `tokenize_text(http, url, text, model=...) -> Ids | str | None`: the server's own ids, its
-  refusal in words, or None where it does not tokenize;
+  `tokenize_text(http, url, text, model=...) -> Ids | Fault | None`: the server's own ids; the fault in
+  their place, REJECTED when the server does not take this text; None where it does not tokenize;
 - `abort(http, url, rid)`: nothing more is generated for this request.
 
 What they share is in `_wire` (answers), `_pages` (information, health) and `_tokenize`.

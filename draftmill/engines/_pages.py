@@ -74,11 +74,12 @@ def check_key(url: str, status: int, path: str) -> None:
         )
 
 
-def listed_model(models: dict[str, Any]) -> dict[str, Any]:
-    """The first model of `/v1/models`."""
+def listed_model(models: dict[str, Any], name: str | None = None) -> dict[str, Any]:
+    """The model of `/v1/models` with this id, else the first: a server may have several names and adapters."""
     data = models.get("data")
-    first = data[0] if isinstance(data, list) and data else {}
-    return first if isinstance(first, dict) else {}
+    listed = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+    named = (each for each in listed if each.get("id") == name)
+    return next(named, listed[0] if listed else {})
 
 
 async def readiness(http: aiohttp.ClientSession, url: str, *, patience_s: float) -> str | None:

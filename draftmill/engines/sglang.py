@@ -154,15 +154,16 @@ async def pulse(http: aiohttp.ClientSession, url: str) -> Pulse:
         return await _pages.health(new, url, patience_s=HEALTH_TIMEOUT_S)
 
 
-async def report(http: aiohttp.ClientSession, url: str) -> ServerReport:
+async def report(http: aiohttp.ClientSession, url: str, *, model: str) -> ServerReport:
     """`/server_info`, `/model_info` and `/v1/models` as one redacted report.
 
-    Raises GateRefused when the server does not answer them as SGLang does.
+    `model` chooses nothing: the one model that is served answers `/generate`, whatever else is listed. Raises
+    GateRefused when the server does not answer as SGLang does.
     """
     server = await _pages.page(http, url, "/server_info", "/get_server_info", engine="SGLang")
-    model = await _pages.page(http, url, "/model_info", "/get_model_info", engine="SGLang")
+    served = await _pages.page(http, url, "/model_info", "/get_model_info", engine="SGLang")
     models = await _pages.page(http, url, "/v1/models", engine="SGLang")
-    return combined(url, server, model, models)
+    return combined(url, server, served, models)
 
 
 def combined(url: str, server: dict[str, Any], model: dict[str, Any], models: dict[str, Any]) -> ServerReport:

@@ -148,21 +148,24 @@ async def _tokens(http: aiohttp.ClientSession, url: str) -> int | None:
         return None
 
 
-async def report(http: aiohttp.ClientSession, url: str) -> ServerReport:
+async def report(http: aiohttp.ClientSession, url: str, *, model: str) -> ServerReport:
     """`/version` and `/v1/models` as a report. vLLM tells neither its flags nor a weight version.
 
-    Raises GateRefused when the server does not answer them as vLLM does.
+    `model`: the name that requests will have; of several that are served, its entry is reported. Raises GateRefused
+    when the server does not answer as vLLM does.
     """
     version = await _pages.page(http, url, "/version", engine="vLLM")
     models = await _pages.page(http, url, "/v1/models", engine="vLLM")
-    return combined(url, version, models)
+    return combined(url, version, models, model=model)
 
 
-def combined(url: str, version: dict[str, Any], models: dict[str, Any]) -> ServerReport:
+def combined(url: str, version: dict[str, Any], models: dict[str, Any], *, model: str | None = None) -> ServerReport:
     """The report out of the two pages' JSON. Raises GateRefused for fields of other types than vLLM's."""
-    listed = _pages.listed_model(models)
+    first, listed = _pages.listed_model(models), _pages.listed_model(models, model)
     try:
-        context, root = count(listed, "max_model_len"), text(listed, "root")
+        # An adapter has no length of its own: it runs in the engine of the first.
+        context = count(listed, "max_model_len") or count(first, "max_model_len")
+        root = text(listed, "root")
         return ServerReport(
             url=url,
             name="vllm",

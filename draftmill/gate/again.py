@@ -14,12 +14,12 @@ import aiohttp
 
 from draftmill.errors import GateRefused
 from draftmill.gate.canary import ask_canary
-from draftmill.gate.inspection import described, without_key
+from draftmill.gate.inspection import described
 from draftmill.gate.several import differences
 from draftmill.gate.table import Level
 from draftmill.recipe import Recipe
 from draftmill.records import Return, Returned, ServerReport
-from draftmill.redaction import redacted, sent_key
+from draftmill.redaction import redacted, sent_key, without_key
 from draftmill.rendering.prepare import Prepared
 
 
@@ -28,9 +28,7 @@ async def look_again(
 ) -> Returned:
     """One look at the server of `before`. With `engine.weights: record`, another weight version alone is SAME."""
     found = await _look_again(recipe, prepared, before, protocol, http)
-    key = sent_key(http)
-    report = None if found.report is None else without_key(found.report, key)
-    return Returned(found.state, redacted(found.words, key), report)
+    return Returned(found.state, redacted(found.words, sent_key(http)), found.report)
 
 
 async def _look_again(
@@ -40,32 +38,34 @@ async def _look_again(
         seen = await protocol.is_ready(http, before.url)
         if seen is not None:
             return Returned(Return.NOT_YET, seen)
-        report: ServerReport = await protocol.report(http, before.url)
+        said: ServerReport = await protocol.report(http, before.url, model=recipe.model.name)
     except GateRefused as error:
         return Returned(Return.NOT_YET, f"{error.what}: {error.value}")
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         return Returned(Return.NOT_YET, f"{type(error).__name__}: {error}")
-    if other := _other(recipe, prepared, before, report, protocol):
+    # `before` has been kept, without the key: only so are the two alike, should the key stand in a path.
+    report = without_key(said, sent_key(http))
+    if other := _other(recipe, before, report) or _refused(recipe, prepared, said, protocol):
         return Returned(Return.OTHER, other, report)
-    canary = await ask_canary(recipe, prepared, protocol, http, report)
+    canary = await ask_canary(recipe, prepared, protocol, http, said)
     if canary.level is not Level.OK:
         return Returned(Return.NOT_YET, f"its canary: {canary.seen}", report)
     changed = differences(before, report)
     return Returned(Return.SAME, _said(changed) or "the same server", report)
 
 
-def _other(
-    recipe: Recipe, prepared: Prepared, before: ServerReport, report: ServerReport, protocol: ModuleType
-) -> str | None:
-    """In words what makes it another server, or one that the gate would refuse; None when nothing does. Pure."""
+def _other(recipe: Recipe, before: ServerReport, report: ServerReport) -> str | None:
+    """In words what makes it another server; None when nothing does. Pure."""
     changed = differences(before, report)
     if recipe.engine.weights == "record":
         changed.pop("weight version", None)
-    if changed:
-        return _said(changed)
-    refused = [
-        each for each in described(report, recipe, prepared, protocol=protocol, last=None) if each.level is Level.REFUSE
-    ]
+    return _said(changed) or None
+
+
+def _refused(recipe: Recipe, prepared: Prepared, said: ServerReport, protocol: ModuleType) -> str | None:
+    """In words what the gate would refuse of what the server says of itself; None when nothing. Pure."""
+    checks = described(said, recipe, prepared, protocol=protocol, last=None)
+    refused = [each for each in checks if each.level is Level.REFUSE]
     return "; ".join(f"{each.name}: {each.seen}, expected {each.expected}" for each in refused) or None
 
 

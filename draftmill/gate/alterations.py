@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from draftmill.gate.table import Check, Level, check
+from draftmill.gate.table import Check, Level, check, shows_flags
 from draftmill.records import ServerReport
 
 LOSSLESS = 1.0
@@ -24,8 +24,7 @@ WATERMARKS = ("watermark_default_enabled", "watermark_enforce_all")
 def alteration_checks(report: ServerReport, *, sent: frozenset[str]) -> list[Check]:
     """`sent`: the sampling parameters that every request holds, which no server default can fill."""
     facts = report.facts
-    # A server that shows its flags leaves out those that are not set.
-    unset = "none" if report.auto_truncate is not None else None
+    unset = "none" if shows_flags(report) else None
     return [
         _kind(report),
         check(

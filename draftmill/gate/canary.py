@@ -8,14 +8,20 @@ structure; its weight version must be the one the server's pages say.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from types import ModuleType
 
 import aiohttp
 
 from draftmill.gate.table import Check, check
+from draftmill.gate.tries import NOT_WAITING, Patience, tried
+from draftmill.generation.exchange import exchange
 from draftmill.generation.retry import OUTCOMES, Outcome
+from draftmill.generation.servers import Flight
+from draftmill.generation.tickets import Asked, Ticket
 from draftmill.judging.judge import judge_one
+from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.records import Answer, Completion, Fault, FaultKind, Row, ServerReport
 from draftmill.rendering.prepare import Prepared
@@ -26,13 +32,8 @@ CANARY_TOKENS = 16
 CANARY_TIMEOUT_S = 120.0
 """Seconds. A cold server compiles kernels for its first request."""
 
-CANARY_TRIES = 3
-"""How often it is sent while faults come that another try may cure: one reset must not cost a night."""
-
-CANARY_PAUSE_S = 2.0
-"""Seconds between two tries."""
-
-_CURABLE = frozenset({Outcome.RETRY_HERE, Outcome.RETRY_ELSEWHERE, Outcome.WAIT})
+SHORTEST_TIMEOUT_S = 10.0
+"""Seconds that the canary has in any case: a night may end while the gate looks, and a good server is soon seen."""
 
 
 def canary_row(recipe: Recipe, prepared: Prepared) -> Row:
@@ -42,16 +43,21 @@ def canary_row(recipe: Recipe, prepared: Prepared) -> Row:
 
 
 async def ask_canary(
-    recipe: Recipe, prepared: Prepared, protocol: ModuleType, http: aiohttp.ClientSession, report: ServerReport
+    recipe: Recipe,
+    prepared: Prepared,
+    protocol: ModuleType,
+    http: aiohttp.ClientSession,
+    report: ServerReport,
+    *,
+    patience: Patience = NOT_WAITING,
 ) -> Check:
-    """The canary's line of the table. Costs up to CANARY_TOKENS tokens."""
+    """The canary's line of the table. Costs up to CANARY_TOKENS tokens. A server that is full is waited for."""
     row = canary_row(recipe, prepared)
-    result = await _ask(row, recipe, protocol, http, report)
-    for _ in range(CANARY_TRIES - 1):
-        if isinstance(result, Answer) or OUTCOMES[result.kind] not in _CURABLE:
-            break
-        await asyncio.sleep(CANARY_PAUSE_S)
-        result = await _ask(row, recipe, protocol, http, report)
+
+    def full(fault: Fault) -> None:
+        listener().wait(f"{report.url} takes no request ({fault.words}); waiting, {patience.left_s():.0f} s left")
+
+    result = await tried(lambda: _ask(row, recipe, protocol, http, report, patience), patience, heard=full)
     seen, remedy = _fault_of(row, result, prepared, report)
     return check(
         report.url,
@@ -65,6 +71,8 @@ async def ask_canary(
 
 def _fault_of(row: Row, result: Answer | Fault, prepared: Prepared, report: ServerReport) -> tuple[str, str]:
     """What was seen, and what to do; nothing to do when all is well."""
+    if isinstance(result, Fault) and OUTCOMES[result.kind] is Outcome.WAIT:
+        return result.words, "wait longer (engine.wait_s), or see who keeps the server busy"
     if isinstance(result, Fault):
         return result.words, "look at the server's log; SGLang up to 0.4.10.post2 returns no ids"
     verdict = judge_one(Completion(row, result), prepared.structure, on_truncated="keep", degenerate="off")
@@ -78,22 +86,20 @@ def _fault_of(row: Row, result: Answer | Fault, prepared: Prepared, report: Serv
 
 
 async def _ask(
-    row: Row, recipe: Recipe, protocol: ModuleType, http: aiohttp.ClientSession, report: ServerReport
+    row: Row,
+    recipe: Recipe,
+    protocol: ModuleType,
+    http: aiohttp.ClientSession,
+    report: ServerReport,
+    patience: Patience,
 ) -> Answer | Fault:
-    """The answer to one row, or why there is none."""
-    rid = uuid.uuid4().hex
-    body = protocol.payload(row, recipe.sampling, rid=rid, model=report.model or recipe.model.name)
-    timeout, json_type = aiohttp.ClientTimeout(total=CANARY_TIMEOUT_S), {"Content-Type": "application/json"}
-    url = report.url + protocol.GENERATE
+    """The answer to one row, or why there is none: asked as the pool asks, under the recipe's name of the model."""
+    ticket = Ticket((0, 0), row, Asked(), asyncio.Event(), num_rows=1)
+    flight = Flight(uuid.uuid4().hex, ticket, row, time.monotonic())
+    body = protocol.payload(row, recipe.sampling, rid=flight.rid, model=recipe.model.name)
+    timeout_s = min(CANARY_TIMEOUT_S, max(SHORTEST_TIMEOUT_S, patience.night_left_s()))
     try:
-        # As the pool sends it: a redirect would make a GET of it, or show the key to another host.
-        async with http.post(url, data=body, headers=json_type, timeout=timeout, allow_redirects=False) as answer:
-            content = await answer.read()
+        async with asyncio.timeout(timeout_s):
+            return await exchange(http, protocol, flight, body, url=report.url, engine=report.engine)
     except TimeoutError:
-        return Fault(FaultKind.UNANSWERED, f"no answer in {CANARY_TIMEOUT_S:.0f} s")
-    except (aiohttp.ClientError, OSError) as error:
-        return Fault(FaultKind.RESET, f"{type(error).__name__}: {error}")
-    result: Answer | Fault = protocol.read(
-        answer.status, answer.headers, content, row=row, rid=rid, engine=report.engine
-    )
-    return result
+        return Fault(FaultKind.UNANSWERED, f"no answer in {timeout_s:.0f} s")

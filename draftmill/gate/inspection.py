@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import aiohttp
@@ -24,13 +23,15 @@ from draftmill.gate.room import room_checks
 from draftmill.gate.several import agreement_checks
 from draftmill.gate.table import Check, Gate, Level, check
 from draftmill.gate.tokens import token_checks
+from draftmill.gate.tries import Patience, patience_of
 from draftmill.gate.versions import version_check
 from draftmill.gate.weights import Servers, weight_checks
 from draftmill.generation.http import open_http
+from draftmill.generation.night import NO_END, Night
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.records import ServerReport
-from draftmill.redaction import redacted, sent_key
+from draftmill.redaction import redacted, sent_key, without_key
 from draftmill.rendering.prepare import Prepared
 
 LOOK_EVERY_S = 2.0
@@ -39,18 +40,18 @@ LOOK_EVERY_S = 2.0
 REACH_TIMEOUT = aiohttp.ClientTimeout(total=10)
 """Seconds for any answer at all: a server that loads refuses or answers at once."""
 
-SHORTEST_SECRET = 8
-"""Characters. `EMPTY`, `sglang` or `default` are given as keys where none is wanted, and are values of reports too."""
-
 ANOTHER_MODEL = frozenset({"model", "tokenizer", "markers", "highest id"})
 """Checks whose refusal means that our ids may not be this model's."""
 
 
-async def look(recipe: Recipe, prepared: Prepared, *, last: Servers | None = None) -> Gate:
-    """The gate of a recipe: its servers, all checks. `last`: the reports in the newest manifest, None without one."""
+async def look(recipe: Recipe, prepared: Prepared, *, last: Servers | None = None, night: Night = NO_END) -> Gate:
+    """The gate of a recipe: its servers, all checks.
+
+    `last`: the reports in the newest manifest, None without one; `night`: when waiting for servers ends at the latest.
+    """
     async with open_http(recipe.engine) as http:
         protocol = plugins.load("engines", recipe.engine.kind)
-        return await inspect_servers(recipe, prepared, protocol=protocol, http=http, last=last)
+        return await inspect_servers(recipe, prepared, protocol=protocol, http=http, last=last, night=night)
 
 
 async def inspect_servers(
@@ -60,14 +61,16 @@ async def inspect_servers(
     protocol: ModuleType,
     http: aiohttp.ClientSession,
     last: Servers | None = None,
+    night: Night = NO_END,
 ) -> Gate:
     """All checks of all servers, grouped by server. Never raises for what a server does or says."""
-    looker = _Look(recipe, prepared, protocol, http, last, time.monotonic() + recipe.engine.wait_s)
+    looker = _Look(recipe, prepared, protocol, http, last, patience_of(recipe.engine, night))
     seen = await asyncio.gather(*(looker.server(url) for url in dict.fromkeys(recipe.engine.urls)))
     key = sent_key(http)
-    reports = [without_key(report, key) for _, report in seen if report is not None]
-    checks = [_without_key(each, key) for checks, _ in seen for each in checks]
-    return Gate([*checks, *agreement_checks(reports)], reports)
+    reports = [without_key(each.report, key) for each in seen if each.report is not None]
+    checks = [_without_key(check, key) for each in seen for check in each.checks]
+    compared = all(each.tokenizer_equal for each in seen)
+    return Gate([*checks, *agreement_checks(reports, compared=compared)], reports)
 
 
 def described(
@@ -78,54 +81,62 @@ def described(
     sent = frozenset(body) | frozenset(body.get("sampling_params") or ())
     return [
         version_check(report),
-        *weight_checks(report, recipe, last),
+        *weight_checks(report, recipe, last, sent=sent),
         *room_checks(report, recipe, prompt_reserve=int(protocol.PROMPT_RESERVE)),
         *alteration_checks(report, sent=sent),
     ]
 
 
-def without_key(report: ServerReport, key: str | None) -> ServerReport:
-    """The report as it may be stored and shown. A key that is a mere word stays a word: it may be a version's name."""
-    if key is None or len(key) < SHORTEST_SECRET:
-        return report
-    return replace(report, **{field.name: redacted(getattr(report, field.name), key) for field in fields(report)})
-
-
 def _without_key(each: Check, key: str | None) -> Check:
-    return replace(each, seen=redacted(each.seen, key), remedy=redacted(each.remedy, key))
+    seen, expected, remedy = redacted((each.seen, each.expected, each.remedy), key)
+    return replace(each, seen=seen, expected=expected, remedy=remedy)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One server: its checks, its report if it gave one, and whether its tokenizer gave our ids."""
+
+    checks: list[Check]
+    report: ServerReport | None = None
+    tokenizer_equal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What looking at one server needs. `deadline_s`: monotonic, until when a server may load."""
+    """What looking at one server needs. `patience`: until when it may load, or be full."""
 
     recipe: Recipe
     prepared: Prepared
     protocol: ModuleType
     http: aiohttp.ClientSession
     last: Servers | None
-    deadline_s: float
+    patience: Patience
 
-    async def server(self, url: str) -> tuple[list[Check], ServerReport | None]:
-        """One server's checks, and its report if it gave one."""
-        checks = await self._waited(url)
-        if any(each.level is Level.REFUSE for each in checks):
-            return checks, None
-        report: ServerReport | None = None
+    async def server(self, url: str) -> _Seen:
+        """All about one server."""
+        seen = _Seen(await self._waited(url))
+        if any(each.level is Level.REFUSE for each in seen.checks):
+            return seen
         try:
-            report = await self._report(url)
-            checks += described(report, self.recipe, self.prepared, protocol=self.protocol, last=self.last)
-            model = report.model or self.recipe.model.name
-            checks += await token_checks(self.http, self.protocol, report, self.prepared, model=model)
-            checks.append(await self._canary(checks, report))
+            await self._pages(url, seen)
         except GateRefused as error:
-            seen = f"{error.what}: {error.value}"
-            checks.append(Check(url, "pages", Level.REFUSE, seen, error.expected, error.remedy))
-        return checks, report
+            words = f"{error.what}: {error.value}"
+            seen.checks.append(Check(url, "pages", Level.REFUSE, words, error.expected, error.remedy))
+        return seen
+
+    async def _pages(self, url: str, seen: _Seen) -> None:
+        seen.report = report = await self._report(url)
+        seen.checks += described(report, self.recipe, self.prepared, protocol=self.protocol, last=self.last)
+        # By the recipe's name, as every row: the server's own may be another, or hold the key.
+        name, patience = self.recipe.model.name, self.patience
+        tokens = await token_checks(self.http, self.protocol, url, self.prepared, model=name, patience=patience)
+        seen.checks += tokens.checks
+        seen.tokenizer_equal = tokens.equal
+        seen.checks.append(await self._canary(seen.checks, report))
 
     async def _report(self, url: str) -> ServerReport:
         try:
-            report: ServerReport = await self.protocol.report(self.http, url)
+            report: ServerReport = await self.protocol.report(self.http, url, model=self.recipe.model.name)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise GateRefused(
                 f"{url} went away while its pages were read",
@@ -136,11 +147,11 @@ class _Look:
         return report
 
     async def _waited(self, url: str) -> list[Check]:
-        """Whether it is there and loaded, waited for until the deadline."""
-        wait_s = self.recipe.engine.wait_s
+        """Whether it is there and loaded, waited for as long as there is patience."""
+        wait_s = self.patience.wait_s
         while (seen := await self.protocol.is_ready(self.http, url)) is not None:
-            left_s = self.deadline_s - time.monotonic()
-            if left_s <= 0:
+            left_s = self.patience.left_s()
+            if left_s == 0:
                 break
             words = redacted(seen, sent_key(self.http))
             listener().wait(f"{url} is not ready ({words}); waiting, {left_s:.0f} s left")
@@ -177,7 +188,9 @@ class _Look:
     async def _canary(self, checks: list[Check], report: ServerReport) -> Check:
         differing = [each.name for each in checks if each.level is Level.REFUSE and each.name in ANOTHER_MODEL]
         if not differing:
-            return await ask_canary(self.recipe, self.prepared, self.protocol, self.http, report)
+            return await ask_canary(
+                self.recipe, self.prepared, self.protocol, self.http, report, patience=self.patience
+            )
         return check(
             report.url,
             "canary",

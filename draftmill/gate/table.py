@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 
 from draftmill.errors import GateRefused
+from draftmill.generation.night import NO_END, Night
 from draftmill.records import ServerReport
 
 ALL = "all servers"
@@ -13,6 +15,9 @@ ALL = "all servers"
 
 NOT_SAID = "not said"
 """What is seen where a server's pages are silent."""
+
+WAITED_FOR = frozenset({"reachable", "loaded", "canary"})
+"""Checks that more time may cure."""
 
 
 class Level(StrEnum):
@@ -43,6 +48,11 @@ def check(
     return Check(url, name, Level.OK if holds else level, said, expected, "" if holds else remedy)
 
 
+def shows_flags(report: ServerReport) -> bool:
+    """Whether the engine tells how it was started; what is missing there is not set, elsewhere it is not said."""
+    return report.auto_truncate is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """What the gate saw: every check, and the report of each server that gave one."""
@@ -54,10 +64,12 @@ class Gate:
     def refusals(self) -> list[Check]:
         return [check for check in self.checks if check.level is Level.REFUSE]
 
-    def refuse(self) -> None:
-        """Raises GateRefused with the first refusal, if there is any."""
+    def refuse(self, *, night: Night = NO_END) -> None:
+        """Raises GateRefused with the first refusal, if there is any; RunStopped when only the night was too short."""
         if not self.refusals:
             return
+        if night.left_s(time.monotonic()) == 0 and WAITED_FOR.issuperset(each.name for each in self.refusals):
+            raise night.error()
         first, others = self.refusals[0], [other.name for other in self.refusals[1:]]
         more = f" (and {len(others)} more: {', '.join(others)}; see `draftmill gate`)" if others else ""
         raise GateRefused(

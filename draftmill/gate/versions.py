@@ -1,8 +1,9 @@
 """Engine versions that are known to give other ids than the model's, with where that is written.
 
 Ranges are inclusive and compared as PEP 440 orders versions. A version that
-cannot be read is a warning: nothing is known about it. Of an engine without a
-range nothing bad is known.
+cannot be read, or that a build from source made up (0.0.0.dev1+g1234), is a
+warning: nothing is known about it. Of an engine without a range nothing bad is
+known.
 """
 
 from __future__ import annotations
@@ -48,9 +49,8 @@ def version_check(report: ServerReport) -> Check:
     expected = "a version that returns the model's ids"
     if report.name not in {bad.engine for bad in BAD_RANGES}:
         return check(report.url, "version", True, seen=report.version, expected=expected, remedy="")
-    try:
-        version = Version(report.version or "")
-    except InvalidVersion:
+    version = _known(report.version)
+    if version is None:
         seen = report.engine if report.version else None
         return check(
             report.url, "version", False, seen=seen, expected=expected, remedy=UNKNOWN_REMEDY, level=Level.WARN
@@ -66,6 +66,15 @@ def version_check(report: ServerReport) -> Check:
         remedy=_remedy(bad),
         level=bad.level if bad else Level.REFUSE,
     )
+
+
+def _known(said: str | None) -> Version | None:
+    """None for what names no release: setuptools-scm calls a build without tags 0.0.0."""
+    try:
+        version = Version(said or "")
+    except InvalidVersion:
+        return None
+    return version if any(version.release) else None
 
 
 def _applies(bad: BadRange, engine: str, version: Version, *, speculative: bool) -> bool:

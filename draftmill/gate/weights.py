@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from draftmill.gate.table import Check, Level, check
+from draftmill.gate.table import Check, Level, check, shows_flags
 from draftmill.recipe import Recipe
 from draftmill.records import ServerReport
 
@@ -13,23 +13,24 @@ Servers = Sequence[Mapping[str, Any]]
 """The reports in a manifest's provenance."""
 
 
-def weight_checks(report: ServerReport, recipe: Recipe, last: Servers | None) -> list[Check]:
-    """`last`: the reports in the newest manifest; None when there is none."""
+def weight_checks(report: ServerReport, recipe: Recipe, last: Servers | None, *, sent: frozenset[str]) -> list[Check]:
+    """`last`: the reports in the newest manifest, None when there is none; `sent`: what every request names."""
     return [
-        _model(report, recipe),
+        _model(report, recipe, by_name="model" in sent),
         _revision(report, recipe),
         _quantization(report, recipe),
         weight_version(report, recipe, last),
     ]
 
 
-def _model(report: ServerReport, recipe: Recipe) -> Check:
+def _model(report: ServerReport, recipe: Recipe, *, by_name: bool) -> Check:
+    """`by_name`: every request names the model, and only the served name is answered."""
     path = report.facts.get("model_path")
     where = f" (from {path})" if path is not None and path != report.model else ""
     return check(
         report.url,
         "model",
-        recipe.model.name in (report.model, path),
+        recipe.model.name in ((report.model,) if by_name else (report.model, path)),
         seen=None if report.model is None else f"{report.model}{where}",
         expected=recipe.model.name,
         remedy="correct model.name, or start the server with this model and --served-model-name",
@@ -39,7 +40,8 @@ def _model(report: ServerReport, recipe: Recipe) -> Check:
 def _revision(report: ServerReport, recipe: Recipe) -> Check:
     wanted, said = recipe.model.revision, report.facts.get("revision")
     # A server that loads the hub's name without a revision takes whatever is newest; a folder has none.
-    unpinned = said is None and report.facts.get("model_path") == recipe.model.name and "/" in recipe.model.name
+    hub_name = "/" in recipe.model.name and report.facts.get("model_path") == recipe.model.name
+    unpinned = said is None and hub_name and shows_flags(report)
     return check(
         report.url,
         "revision",

@@ -18,7 +18,7 @@ from typing import Literal
 from draftmill.errors import RunStopped
 from draftmill.generation.causes import likely_cause
 from draftmill.recipe import Breaker as BreakerSetting
-from draftmill.records import Completion, Reason, ServerReport, Verdict
+from draftmill.records import Completion, Failure, Reason, Row, ServerReport, Verdict
 
 EXAMPLES = 2
 """Rows quoted: one may be an accident, two are seldom the same one."""
@@ -53,16 +53,21 @@ class Breaker:
         if self._setting is None:
             return
         for completion, verdict in verdicts:
-            if self._tripped:
-                return
-            self._look(completion, verdict, self._setting)
+            self._look(completion.row, verdict.reason, verdict.detail, self._setting)
 
-    def _look(self, completion: Completion, verdict: Verdict, setting: BreakerSetting) -> None:
+    def fail(self, failure: Failure) -> None:
+        """A row that got no answer at all."""
+        if self._setting is not None:
+            self._look(failure.row, Reason.REQUEST_FAILED, failure.words, self._setting)
+
+    def _look(self, row: Row, reason: Reason | None, detail: str, setting: BreakerSetting) -> None:
+        if self._tripped:
+            return
         full = len(self._last) == setting.window
-        self._num_bad += (verdict.reason is not None) - (full and self._last[0] is not None)
-        self._last.append(verdict.reason)
-        if verdict.reason is not None:
-            self._examples[verdict.reason].append(_example(completion, verdict, verdict.reason))
+        self._num_bad += (reason is not None) - (full and self._last[0] is not None)
+        self._last.append(reason)
+        if reason is not None:
+            self._examples[reason].append(_example(row, reason, detail))
         self._tripped = len(self._last) == setting.window and self._num_bad > setting.share * setting.window
 
     def error(self, reports: Sequence[ServerReport]) -> RunStopped:
@@ -89,8 +94,7 @@ class Breaker:
         return [line for line, _ in zip(newest(), range(EXAMPLES), strict=False)]
 
 
-def _example(completion: Completion, verdict: Verdict, reason: Reason) -> str:
-    row = completion.row
+def _example(row: Row, reason: Reason, detail: str) -> str:
     prompt_id = row.prompt_id if len(row.prompt_id) <= ID_SHOWN else row.prompt_id[:ID_SHOWN] + "..."
     # repr: a source's own id may hold anything, line ends too.
-    return ": ".join(filter(None, [f"{prompt_id!r} (row {row.row_key[:KEY_SHOWN]})", str(reason), verdict.detail]))
+    return ": ".join(filter(None, [f"{prompt_id!r} (row {row.row_key[:KEY_SHOWN]})", str(reason), detail]))

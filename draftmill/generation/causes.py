@@ -141,8 +141,12 @@ CAUSES: Mapping[Reason, Cause] = MappingProxyType(
             "the model loops: a temperature or penalty far from the model's own advice, or a wrong template",
             (_fact("quantization"), _fact("kv_cache_dtype")),
         ),
+        Reason.REQUEST_FAILED: Cause(
+            "the server answers with errors instead of ids: its log says why",
+            (_engine,),
+        ),
     }
 )
-"""Every reason an answer can get, with what is likely behind it when many have it."""
+"""Every reason an asked row can get, with what is likely behind it when many have it."""
 
-assert set(CAUSES) == set(OF_AN_ANSWER)
+assert set(CAUSES) == {*OF_AN_ANSWER, Reason.REQUEST_FAILED}

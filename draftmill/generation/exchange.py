@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from dataclasses import replace
 from types import ModuleType
 
 import aiohttp
 
-from draftmill.generation.servers import Flight
+from draftmill.generation.servers import Flight, Server
 from draftmill.reach import no_connection
+from draftmill.recipe import Recipe
 from draftmill.records import Answer, Fault, FaultKind
+from draftmill.redaction import redacted, sent_key
 
 JSON = {"Content-Type": "application/json"}
 
@@ -17,10 +21,46 @@ STALE_WITHIN_S = 1.0
 """Seconds. A kept connection that the server had closed says so at once; later it is an engine that died."""
 
 
+async def answer_of(
+    server: Server, flight: Flight, *, http: aiohttp.ClientSession, protocol: ModuleType, recipe: Recipe
+) -> Answer | Fault:
+    """The answer to a flight, or its fault; also when it is given up meanwhile, or answered by other weights."""
+    body = protocol.payload(flight.sent, recipe.sampling, rid=flight.rid, model=recipe.model.name)
+    try:
+        result = await exchange(http, protocol, flight, body, url=server.url, engine=server.report.engine)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if flight.given_up is None or task is None or task.uncancel():
+            raise
+        return Fault(FaultKind.UNANSWERED, flight.given_up)
+    if isinstance(result, Answer) and (words := _other_weights(server, result, recipe)):
+        return Fault(FaultKind.OTHER_WEIGHTS, words)
+    return result
+
+
+def _other_weights(server: Server, answer: Answer, recipe: Recipe) -> str | None:
+    expected = server.report.weight_version
+    if recipe.engine.weights == "record" or None in (expected, answer.weight_version):
+        return None
+    return None if answer.weight_version == expected else f"{answer.weight_version!r}, not {expected!r}"
+
+
 async def exchange(
     http: aiohttp.ClientSession, protocol: ModuleType, flight: Flight, body: bytes, *, url: str, engine: str
 ) -> Answer | Fault:
-    """Posts `body` to the server at `url` and reads the answer to `flight.sent`; `http` is of `open_http`."""
+    """Posts `body` to the server at `url` and reads the answer to `flight.sent`; `http` is of `open_http`.
+
+    The session's key is never in a fault's words: error pages and proxies quote what they were sent.
+    """
+    result = await _exchange(http, protocol, flight, body, url, engine)
+    if isinstance(result, Fault):
+        return replace(result, words=redacted(result.words, sent_key(http)))
+    return result
+
+
+async def _exchange(
+    http: aiohttp.ClientSession, protocol: ModuleType, flight: Flight, body: bytes, url: str, engine: str
+) -> Answer | Fault:
     answer: aiohttp.ClientResponse | None = None
     try:
         # A redirect would make a GET of it, or show the key to another host.
@@ -28,7 +68,7 @@ async def exchange(
             url + protocol.GENERATE, data=body, headers=JSON, allow_redirects=False, trace_request_ctx=flight
         ) as answer:
             content = await answer.read()
-    except aiohttp.ClientConnectorError as error:
+    except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
         return Fault(FaultKind.CONNECT, no_connection(error))
     except TimeoutError:  # the only timeout is that of connecting
         return Fault(FaultKind.CONNECT, "no connection: not accepted in time")

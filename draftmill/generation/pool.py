@@ -29,7 +29,7 @@ import aiohttp
 from draftmill.arrays import Ids
 from draftmill.errors import DraftmillError
 from draftmill.generation.continuing import first_request, goes_on, joined, slice_of
-from draftmill.generation.exchange import exchange
+from draftmill.generation.exchange import answer_of
 from draftmill.generation.night import NO_END, Night
 from draftmill.generation.retry import Outcome, decide
 from draftmill.generation.rolling import Judge, Rolling
@@ -242,7 +242,7 @@ class Pool:
     async def _fly(self, server: Server, flight: Flight) -> None:
         """One request and what follows."""
         try:
-            result = await self._exchange(server, flight)
+            result = await answer_of(server, flight, http=self._http, protocol=self._protocol, recipe=self._recipe)
             # Not in a `finally`: a cancelled request stays listed, for `__aexit__` to abort it.
             del server.flights[flight.rid]
             self._count(flight.ticket, result)
@@ -254,27 +254,6 @@ class Pool:
             self._unknown(error)
             flight.ticket.settle(None)
         self._dispatch()
-
-    async def _exchange(self, server: Server, flight: Flight) -> Answer | Fault:
-        body = self._protocol.payload(flight.sent, self._recipe.sampling, rid=flight.rid, model=self._recipe.model.name)
-        try:
-            result = await exchange(
-                self._http, self._protocol, flight, body, url=server.url, engine=server.report.engine
-            )
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if flight.given_up is None or task is None or task.uncancel():
-                raise
-            return Fault(FaultKind.UNANSWERED, flight.given_up)
-        if isinstance(result, Answer) and (words := self._other_weights(server, result)):
-            return Fault(FaultKind.OTHER_WEIGHTS, words)
-        return result
-
-    def _other_weights(self, server: Server, answer: Answer) -> str | None:
-        expected = server.report.weight_version
-        if self._recipe.engine.weights == "record" or None in (expected, answer.weight_version):
-            return None
-        return None if answer.weight_version == expected else f"{answer.weight_version!r}, not {expected!r}"
 
     def _count(self, ticket: Ticket, result: Answer | Fault) -> None:
         if isinstance(result, Fault) and result.kind is FaultKind.CONNECT:
@@ -294,7 +273,16 @@ class Pool:
             return
         if (why := server.failed(flight, result, now_s)) is not None:
             self._watch.take_out(server, why)
-        decision = decide(result, tries=ticket.tries + 1, retries=self._recipe.engine.retries, resent=ticket.resent)
+        if result.kind is FaultKind.OVERLOADED:
+            ticket.refuse(server.url, server.answers)
+        decision = decide(
+            result,
+            tries=ticket.tries + 1,
+            retries=self._recipe.engine.retries,
+            resent=ticket.resent,
+            refusals=ticket.refusals,
+            answered=server.answers > 0,
+        )
         ticket.resent = decision.outcome is Outcome.RETRY_HERE
         ticket.avoid = None if ticket.resent else server.url
         ticket.tries += decision.outcome in (Outcome.RETRY_ELSEWHERE, Outcome.FAIL_ROW)
@@ -306,11 +294,17 @@ class Pool:
             case Outcome.FAIL_ROW if result.answer is not None and ticket.prior_ids is None:
                 self._take(ticket, flight.sent, result.answer)  # aborted to the last: quarantined by name, not lost
             case Outcome.FAIL_ROW:
-                self._progress()
-                ticket.settle(Failure(ticket.row, result.words, ticket.tries))
+                tries = ticket.refused if result.kind is FaultKind.OVERLOADED else ticket.tries
+                self._fail(Failure(ticket.row, result.words, tries), ticket)
             case Outcome.STOP_RUN:
                 self.stop(refused(server.url, result))
                 ticket.settle(None)
+
+    def _fail(self, failure: Failure, ticket: Ticket) -> None:
+        self._progress()
+        self._rolling.fail(failure)
+        self._heed_breaker()
+        ticket.settle(failure)
 
     async def _later(self, ticket: Ticket, pause_s: float) -> None:
         """A row's pause; a stopped run does not sit it out."""
@@ -327,7 +321,7 @@ class Pool:
         self.counts.tokens += len(answer.output_ids)
         if next_round := goes_on(ticket.row, completion, self._slice_tokens, end_ids=self._end_ids):
             ticket.row, ticket.prior_ids = next_round
-            ticket.sent, ticket.tries, ticket.avoid = 0, 0, None
+            ticket.sent, ticket.tries, ticket.resent, ticket.avoid = 0, 0, False, None
             self._queue_or_settle(ticket)
             return
         self._progress()
@@ -342,13 +336,19 @@ class Pool:
     async def _ticks(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            now_s = time.monotonic()
-            self._watch.tick(now_s)
+            try:
+                self._tick(time.monotonic())
+            except Exception as error:  # deadlines and the night's end must go on being looked at
+                self._unknown(error)
+
+    def _tick(self, now_s: float) -> None:
+        self._watch.tick(now_s)
+        self._look_for_hope(now_s)
+        if self._night.left_s(now_s) == 0:
+            self._end_night()
+        if not self.stopped:
             self._rolling.look()
             self._heed_breaker()
-            self._look_for_hope(now_s)
-            if self._night.left_s(now_s) == 0:
-                self._end_night()
 
     def _look_for_hope(self, now_s: float) -> None:
         """Stops when no server could be used for longer than the recipe waits."""

@@ -18,8 +18,11 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 """Seconds. A server needs longer than this only while it is down, which is waited for apart."""
 
-LONGEST_RETRY_AFTER_S = 600.0
-"""Seconds of Retry-After that are obeyed: whoever asks for more is looked at again after ten minutes all the same."""
+LONGEST_RETRY_AFTER_S = 300.0
+"""Seconds of Retry-After that are obeyed: well below engine.wait_s, so that who asks for more is asked once more."""
+
+REFUSALS = 20
+"""How often one row may be refused (429, 503) by servers that answer others meanwhile: then it is the row."""
 
 LONGEST_REST_S = 5.0
 """Seconds between looks at a server that cannot be asked: noticed soon when it is back."""
@@ -60,14 +63,19 @@ class Decision:
     pause_s: float = 0.0
 
 
-def decide(fault: Fault, *, tries: int, retries: int, resent: bool = False) -> Decision:
+def decide(
+    fault: Fault, *, tries: int, retries: int, resent: bool = False, refusals: int = 0, answered: bool = False
+) -> Decision:
     """The decision for a row that was answered wrongly `tries` times and may be sent `retries` times again.
 
-    `resent`: it was sent again at once already, for the same kind of fault.
+    `resent`: it was sent again at once already, for the same kind of fault;
+    `refusals`: how often servers that answered others refused it; `answered`: the server has answered rows before.
     """
     outcome = OUTCOMES[fault.kind]
-    if outcome is Outcome.RETRY_HERE and resent:
+    if (outcome is Outcome.RETRY_HERE and resent) or (fault.kind is FaultKind.WRONG_SERVER and answered):
         outcome = Outcome.RETRY_ELSEWHERE
+    if outcome is Outcome.WAIT and refusals > REFUSALS:
+        outcome = Outcome.FAIL_ROW
     if outcome is not Outcome.RETRY_ELSEWHERE:
         return Decision(outcome)
     if tries > retries:

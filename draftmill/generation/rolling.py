@@ -12,7 +12,7 @@ from typing import Literal
 from draftmill.errors import RunStopped
 from draftmill.generation.breaker import Breaker
 from draftmill.recipe import Breaker as BreakerSetting
-from draftmill.records import Completion, ServerReport, Verdict
+from draftmill.records import Completion, Failure, ServerReport, Verdict
 
 JUDGED_AT_ONCE = 32
 """Finished rows judged together, at most an eighth of the breaker's window."""
@@ -41,6 +41,12 @@ class Rolling:
         finished, self._waiting = self._waiting, []
         if self._breaker is not None and finished:
             self._breaker.push([*zip(finished, self._judge(finished), strict=True)])
+
+    def fail(self, failure: Failure) -> None:
+        """One more row that got no answer; bad as any other."""
+        if self._breaker is not None:
+            self.look()
+            self._breaker.fail(failure)
 
     def error(self, reports: Sequence[ServerReport]) -> RunStopped | None:
         """Why the run must stop; None while it need not."""

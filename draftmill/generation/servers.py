@@ -58,9 +58,10 @@ class Flight:
 
 
 class Server:
-    """`out`: why it cannot be asked, None while it can; `heard_s`, `looked_s`: its last sign of life and the last look.
+    """`answers`: how many it gave; `out`: why it cannot be asked, None while it can.
 
-    Times are monotonic seconds. `troubled_s`: since when it has given nothing but refusals; None while it answers.
+    Times are monotonic seconds: `heard_s` its last sign of life, `looked_s` the last look, `troubled_s` since when it
+    has given nothing but refusals (None while it answers).
     """
 
     def __init__(self, report: ServerReport, ceiling: int) -> None:
@@ -68,6 +69,7 @@ class Server:
         self.limiter = Limiter(ceiling)
         self.pace = Pace()
         self.flights: dict[str, Flight] = {}
+        self.answers = 0
         self.out: str | None = None
         self.last_words = ""
         self.troubled_s: float | None = None
@@ -91,6 +93,7 @@ class Server:
 
     def answered(self, flight: Flight, answer: Answer, now_s: float) -> None:
         """A whole answer came, good or bad."""
+        self.answers += 1
         self.heard_s, self.troubled_s = now_s, None
         self._refusals = self._faults_in_a_row = 0
         self.limiter.answered()
@@ -98,6 +101,8 @@ class Server:
 
     def failed(self, flight: Flight, fault: Fault, now_s: float) -> str | None:
         """A fault came; in words why the server must be taken out for it, None when it need not."""
+        if fault.kind is FaultKind.WRONG_SERVER and self.answers:
+            return fault.words  # a proxy without its backend, say: it has been the right one
         if fault.kind in _OF_THE_ROW:
             return None
         self.last_words = fault.words

@@ -27,13 +27,15 @@ class Asked:
 
 @dataclass(order=True, slots=True)
 class Ticket:
-    """A row on its way; tickets are ordered by (chunk, number).
+    """A row on its way; tickets are ordered by (chunk, number), those that a full server refused behind the others.
 
-    `prior_ids`: output ids it goes on from; `sent`: how often it reached a server; `tries`: how often it was answered
-    wrongly; `resent`: its present try was sent twice, over an old connection first; `avoid`: the URL that answered
-    wrongly last; `void`: nobody waits for it any more.
+    `refused`: how often that was; `refusals`: those of them by a server that had answered other rows since the last;
+    `answers`: what each server had answered then. `prior_ids`: output ids it goes on from; `sent`: how often it reached
+    a server; `tries`: how often it was answered wrongly; `resent`: its present try was sent twice, over an old
+    connection first; `avoid`: the URL that answered wrongly last; `void`: nobody waits for it any more.
     """
 
+    refused: int = field(default=0, init=False)
     order: tuple[int, int]
     row: Row = field(compare=False)
     asked: Asked = field(compare=False)
@@ -44,8 +46,16 @@ class Ticket:
     sent: int = field(default=0, compare=False)
     tries: int = field(default=0, compare=False)
     resent: bool = field(default=False, compare=False)
+    refusals: int = field(default=0, compare=False)
+    answers: dict[str, int] = field(default_factory=dict, compare=False)
     avoid: str | None = field(default=None, compare=False)
     void: bool = field(default=False, compare=False)
+
+    def refuse(self, url: str, answers: int) -> None:
+        """The server at `url`, which has answered `answers` rows so far, was too full for it."""
+        self.refused += 1
+        self.refusals += answers > self.answers.get(url, answers)
+        self.answers[url] = answers
 
     def settle(self, result: Completion | Failure | None) -> None:
         """The row's end, once: a completion, a failure, or None for pending."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,7 @@ from draftmill.generation.retry import rest_s
 from draftmill.generation.servers import Flight, Server
 from draftmill.progress import listener
 from draftmill.records import Life, Pulse, Return, Returned, ServerReport
+from draftmill.redaction import redacted, sent_key
 
 QUIET_S = 15.0
 """Seconds without any answer before a server is looked at: while answers come, they are the proof of life."""
@@ -103,11 +105,15 @@ class Watch:
 
     async def _look(self, server: Server) -> None:
         try:
-            pulse: Pulse = await self._protocol.pulse(self._http, server.url)
+            pulse = await self._pulse(server)
             if server.out is None:
                 self._note(server, pulse, time.monotonic())
         finally:
             self._looking.discard(server.url)
+
+    async def _pulse(self, server: Server) -> Pulse:
+        pulse: Pulse = await self._protocol.pulse(self._http, server.url)
+        return replace(pulse, words=redacted(pulse.words, sent_key(self._http)))
 
     def _note(self, server: Server, pulse: Pulse, now_s: float) -> None:
         """What a look at a server that is in use shows."""
@@ -142,7 +148,7 @@ class Watch:
         while True:
             looks += 1
             await asyncio.sleep(rest_s(looks))
-            pulse: Pulse = await self._protocol.pulse(self._http, server.url)
+            pulse = await self._pulse(server)
             if pulse.life is not Life.ALIVE:
                 server.last_words = pulse.words
                 listener().wait(f"{server.url} is still out ({pulse.words}); looking again")

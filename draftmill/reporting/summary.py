@@ -106,18 +106,19 @@ def add_chunk(
     if opened:
         summary.chunks["cached" if cached else "run"] += 1
         summary.chunks["failed"] += not validated or failed + pending > 0
+    # A cached chunk was finished by an earlier run: nothing of it was asked now. What was asked and did not reach the
+    # dataset comes back without a request, so that no later run counts its tokens.
+    if generated is not None and not cached:
+        summary.tokens.update(generated["tokens"])
     if generated is None or validated is None:
         summary.rows["pending"] += chunk["num_rows"] - failed
         return
     summary.rows["pending"] += pending
-    # A cached chunk was finished by an earlier run: nothing of it was asked now.
     summary.rows["resumed"] += generated["resumed"] + (generated["generated"] if cached else 0)
     summary.rows["generated"] += 0 if cached else generated["generated"]
     summary.rows["ok"] += validated["ok"]
     summary.rows["quarantined"] += validated["quarantined"]
     summary.reasons.update(validated["reasons"])
-    if not cached:
-        summary.tokens.update(generated["tokens"])
 
 
 def check_closed(summary: Summary) -> None:

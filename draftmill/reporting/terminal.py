@@ -84,10 +84,13 @@ def print_summary(
 
 
 def print_attempts(attempts: Mapping[str, int]) -> None:
-    """Good rows by attempt, where any was asked more than once: people are to know how much was resampled."""
+    """Good rows by attempt, where any was asked more than once: people are to know what may have been resampled.
+
+    A row alone does not tell whether it was asked again or, cut by length, asked on; so the line names both.
+    """
     if set(attempts) - {"0"}:
         counts = ", ".join(f"attempt {attempt} {number:,}" for attempt, number in attempts.items())
-        out.print(f"good rows by attempt: {counts}")
+        out.print(f"good rows by attempt (asked again, or on): {counts}")
 
 
 def print_gate(checks: Sequence[Check], *, as_json: bool) -> None:

@@ -212,7 +212,7 @@ async def _pool(
         recipe,
         protocol=protocol,
         http=http,
-        reports=[await protocol.report(http, fake.url)],
+        reports=[await protocol.report(http, fake.url, model=recipe.model.name)],
         keeper=_NoJournal(),
         judge=lambda completions: [judged(completion) for completion in completions],
         look_again=_no_second_look,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from draftmill.errors import GateRefused
 from draftmill.identity import canonical_json
-from draftmill.records import ServerReport
+from draftmill.records import Fault, FaultKind, ServerReport
 
 RID = "0123456789abcdef" * 2
 SECRET = "sekret"
@@ -28,7 +29,7 @@ def report_of(engine: Any, http: Any, serving: Any, answering: Any) -> Report:
 
     async def report(pages: dict[str, Any]) -> ServerReport:
         async with serving({path: answering(200, body) for path, body in pages.items()}) as url:
-            found = await engine.door.report(http, url)
+            found = await engine.door.report(http, url, model="smol")
         assert isinstance(found, ServerReport)
         return found
 
@@ -61,7 +62,7 @@ async def test_a_page_that_is_not_the_engines_refuses(
         routes = {other: answering(200, body) for other, body in engine.pages.items()}
         async with serving(routes | {path: answering(*content)}) as url:
             with pytest.raises(GateRefused) as refused:
-                await engine.door.report(http, url)
+                await engine.door.report(http, url, model="smol")
         assert path in f"{refused.value.value} {refused.value.expected}"
 
 
@@ -69,7 +70,7 @@ async def test_a_refused_key_refuses_without_naming_it(engine: Any, http: Any, s
     for status in (401, 403):
         async with serving({path: answering(status, f"wrong key {SECRET}") for path in engine.kit.pages}) as url:
             with pytest.raises(GateRefused) as refused:
-                await engine.door.report(http, url)
+                await engine.door.report(http, url, model="smol")
         assert "engine.api_key_env" in refused.value.remedy
         assert SECRET not in repr(refused.value.args)
 
@@ -127,10 +128,10 @@ async def test_a_template_that_refuses_is_quoted(engine: Any, http: Any, serving
         return web.json_response({"error": {"message": "roles must\nalternate"}}, status=400)
 
     async with serving({"/tokenize": tokenize}) as url:
-        assert await tokenized(engine, http, url) == "HTTP 400: roles must alternate"
+        assert await tokenized(engine, http, url) == Fault(FaultKind.REJECTED, "HTTP 400: roles must alternate")
 
 
-@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize("status", [400, 422, 500])
 async def test_a_server_without_a_tokenizer_has_no_ids(
     engine: Any, http: Any, status: int, serving: Any, answering: Any
 ) -> None:
@@ -143,7 +144,8 @@ async def test_another_model_is_a_refusal_and_no_missing_page(
 ) -> None:
     error = {"error": {"message": "The model `smol` does not exist.", "type": "NotFoundError", "code": 404}}
     async with serving({"/tokenize": answering(404, error)}) as url:
-        assert await tokenized(engine, http, url) == "HTTP 404: The model `smol` does not exist."
+        fault = await tokenized(engine, http, url)
+    assert fault == Fault(FaultKind.REJECTED, "HTTP 404: The model `smol` does not exist.")
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -159,21 +161,49 @@ async def test_a_refused_key_stops_the_tokenization(
 
 
 @pytest.mark.parametrize(
-    "content", [(200, "<html>"), (200, {"tokens": [1, True]}), (200, {"tokens": None}), (200, []), (503, "busy")]
+    ("content", "kind"),
+    [
+        ((200, "<html>"), FaultKind.UNREADABLE),
+        ((200, {"tokens": [1, True]}), FaultKind.UNREADABLE),
+        ((200, {"tokens": None}), FaultKind.UNREADABLE),
+        ((200, []), FaultKind.UNREADABLE),
+        ((503, "busy"), FaultKind.OVERLOADED),
+        ((503, {"error": {"message": "busy"}}), FaultKind.OVERLOADED),
+        ((429, {"error": {"message": "busy"}}), FaultKind.OVERLOADED),
+        ((502, {"error": {"message": "no backend"}}), FaultKind.SERVER_ERROR),
+        ((500, "Internal Server Error"), FaultKind.SERVER_ERROR),
+        ((400, "<html>"), FaultKind.UNREADABLE),
+        ((422, "[1]"), FaultKind.UNREADABLE),
+        ((302, ""), FaultKind.WRONG_SERVER),
+    ],
 )
-async def test_other_answers_are_told_in_words(
-    engine: Any, http: Any, content: tuple[int, Any], serving: Any, answering: Any
+async def test_what_says_nothing_of_the_text_is_no_refusal_of_it(
+    engine: Any, http: Any, content: tuple[int, Any], kind: FaultKind, serving: Any, answering: Any
 ) -> None:
     async with serving({"/tokenize": answering(*content)}) as url:
-        assert isinstance(await tokenized(engine, http, url), str)
-        assert isinstance(await engine.door.tokenize_text(http, url, "a", model="smol"), str)
+        faults = [await tokenized(engine, http, url), await engine.door.tokenize_text(http, url, "a", model="smol")]
+    assert [fault.kind for fault in faults] == [kind, kind]
+    assert all(fault.words for fault in faults)
+
+
+async def test_an_accident_while_a_refusal_is_looked_into_is_an_accident(engine: Any, http: Any, serving: Any) -> None:
+    """No tokenizer, or a template that refuses? The bare text that tells them apart is not answered."""
+
+    async def tokenize(request: web.Request) -> web.Response:
+        bare = "prompt" in await request.json()
+        return web.json_response({"error": {"message": "no"}}, status=503 if bare else 400)
+
+    async with serving({"/tokenize": tokenize}) as url:
+        assert (await tokenized(engine, http, url)).kind is FaultKind.OVERLOADED
 
 
 async def test_a_server_that_is_gone_is_told_in_words(engine: Any, http: Any, serving: Any) -> None:
     async with serving({}) as url:
         pass
-    assert "Cannot connect" in await tokenized(engine, http, url)
-    assert isinstance(await tokenized(engine, http, url, template_kwargs={"n": 2**70}), str)  # no JSON of ours
+    fault = await tokenized(engine, http, url)
+    assert (fault.kind, fault.words) == (FaultKind.CONNECT, "no connection: Connection refused")
+    fault = await tokenized(engine, http, url, template_kwargs={"day": dt.date(2026, 1, 1)})  # no JSON of ours
+    assert (fault.kind, "JSON" in fault.words) == (FaultKind.REJECTED, True)
 
 
 async def test_an_abort_of_a_server_that_is_gone_is_silent(engine: Any, http: Any, serving: Any) -> None:

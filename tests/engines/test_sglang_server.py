@@ -54,7 +54,7 @@ async def report_of(http: aiohttp.ClientSession, pages: Pages) -> ServerReport:
     app = web.Application()
     app.add_routes([web.get(path, handler(content)) for path, content in pages.items()])
     async with TestServer(app) as server:
-        return await sglang.report(http, str(server.make_url("")).rstrip("/"))
+        return await sglang.report(http, str(server.make_url("")).rstrip("/"), model="smol")
 
 
 async def test_the_recorded_pages_make_a_report(http: aiohttp.ClientSession, pages: Pages) -> None:

@@ -6,15 +6,19 @@ import datetime as dt
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import aiohttp
 import pytest
 
 from draftmill import gate
 from draftmill.engines import sglang
 from draftmill.errors import GateRefused
-from draftmill.gate import Gate
+from draftmill.gate import Check, Gate, Level, tries
+from draftmill.gate.tokens import NOT_OFFERED, token_checks
 from draftmill.generation.http import open_http
+from draftmill.generation.night import NO_END, Night
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
 from draftmill.records import ServerReport
@@ -121,12 +125,36 @@ def server() -> Callable[..., FakeServer]:
 def inspected(prepared: Prepared, recipe_for: Callable[..., Recipe]) -> Callable[..., Any]:
     """`await inspected(url, engine__wait_s=1, last=None)`: the gate of these servers."""
 
-    async def inspect(*urls: str, last: Any = None, **changes: Any) -> Gate:
+    async def inspect(
+        *urls: str, last: Any = None, night: Night = NO_END, protocol: ModuleType = sglang, **changes: Any
+    ) -> Gate:
         recipe = recipe_for(*urls, **changes)
         async with open_http(recipe.engine) as http:
-            return await gate.inspect_servers(recipe, prepared, protocol=sglang, http=http, last=last)
+            return await gate.inspect_servers(recipe, prepared, protocol=protocol, http=http, last=last, night=night)
 
     return inspect
+
+
+@pytest.fixture
+def checks_of(prepared: Prepared, server: Any) -> Any:
+    """The three checks, by name, against a fake whose `/tokenize` is `page`."""
+
+    async def checks(
+        page: Callable[[dict[str, Any]], list[int]] | None, *, with_: Prepared = prepared
+    ) -> dict[str, Check]:
+        async with server(tokenizer=page) as fake, aiohttp.ClientSession() as http:
+            compared = await token_checks(http, sglang, fake.url, with_, model="smol")
+        first = compared.checks[0]
+        assert compared.equal is (first.level is Level.OK and first.seen != NOT_OFFERED)
+        return {each.name: each for each in compared.checks}
+
+    return checks
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries follow each other at once."""
+    monkeypatch.setattr(tries, "PAUSE_S", 0)
 
 
 @pytest.fixture

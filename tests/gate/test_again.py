@@ -22,7 +22,7 @@ def looked(prepared: Any, recipe_for: Any) -> Any:
     async def look(url: str, before: ServerReport | None = None, *, weights: str = "stop") -> Returned:
         recipe = recipe_for(url, engine__weights=weights)
         async with open_http(recipe.engine) as http:
-            known = before or await sglang.report(http, url)
+            known = before or await sglang.report(http, url, model=recipe.model.name)
             return await look_again(recipe, prepared, known, protocol=sglang, http=http)
 
     return look
@@ -36,7 +36,7 @@ def before(server: Any) -> Any:
         import aiohttp
 
         async with server(card=card) as fake, aiohttp.ClientSession() as http:
-            return replace(await sglang.report(http, fake.url), url=url)
+            return replace(await sglang.report(http, fake.url, model=""), url=url)
 
     return report
 
@@ -92,6 +92,7 @@ async def test_a_loading_server_is_not_yet_and_not_waited_for(server: Any, looke
     assert (seen.state, seen.words) == (Return.NOT_YET, "/health answers 503")
 
 
+@pytest.mark.usefixtures("no_pause")
 @pytest.mark.parametrize("fault", [Fault.ERROR_500, Fault.RESET_BEFORE, Fault.UNAVAILABLE, Fault.WRONG_ECHO], ids=str)
 async def test_a_canary_that_fails_is_not_yet(server: Any, looked: Any, fault: Fault) -> None:
     async with server(rule=always(fault)) as fake:
@@ -113,7 +114,7 @@ async def test_pages_that_break_off_are_not_yet(
     async with server() as fake:
         was = await before(fake.url)
 
-        async def broken(*_: object) -> ServerReport:
+        async def broken(*_: object, **__: object) -> ServerReport:
             raise ConnectionResetError("by peer")
 
         monkeypatch.setattr(sglang, "report", broken)

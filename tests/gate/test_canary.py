@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from draftmill.gate import Level, canary
+from draftmill.gate.tries import TRIES
 from draftmill.serving.fake_answers import in_order
 from draftmill.serving.faults import Act, Fault, always, nth
-
 
 JUDGED = [
     (Fault.WRONG_ECHO, "prompt_mismatch"),
@@ -31,14 +31,12 @@ TRIED_AGAIN = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(canary, "CANARY_PAUSE_S", 0)
+pytestmark = pytest.mark.usefixtures("no_pause")
 
 
 @pytest.mark.parametrize(
     ("fault", "words", "times"),
-    [*((*case, 1) for case in JUDGED), *((*case, canary.CANARY_TRIES) for case in TRIED_AGAIN)],
+    [*((*case, 1) for case in JUDGED), *((*case, TRIES) for case in TRIED_AGAIN)],
     ids=str,
 )
 async def test_a_canary_that_is_answered_wrongly_refuses(

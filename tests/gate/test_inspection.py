@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,26 @@ async def test_every_server_is_looked_at_and_they_are_held_together(server: Any,
     for words in (f"{one.url} default", f"{other.url} w2", f"{one.url} 2048", f"{other.url} 4096"):
         assert words in str(error.value)
     assert [len(one.log), len(other.log)] == [1, 1]
+
+
+@pytest.mark.parametrize(("pages", "level"), [(2, Level.OK), (1, Level.REFUSE), (0, Level.REFUSE)])
+async def test_tokenizers_of_other_folders_are_one_when_the_ids_of_all_were_compared(
+    server: Any, inspected: Any, tokenizes: Any, monkeypatch: pytest.MonkeyPatch, pages: int, level: Level
+) -> None:
+    """`pages`: how many of the two servers tokenize."""
+    from draftmill.engines import sglang
+
+    async def report(http: Any, url: str, *, model: str) -> Any:
+        said = await honest(http, url, model=model)
+        return replace(said, facts=said.facts | {"tokenizer_path": f"/tokenizers/{url[-5:]}"})
+
+    honest = sglang.report
+    monkeypatch.setattr(sglang, "report", report)
+    one, other = (tokenizes if number < pages else None for number in range(2))
+    async with server(tokenizer=one) as first, server(tokenizer=other) as second:
+        seen = await inspected(first.url, second.url)
+    assert levels(seen)["same model"] is level
+    assert levels(seen)["same engine"] is Level.WARN
 
 
 async def test_a_url_named_twice_is_one_server(server: Any, inspected: Any) -> None:
@@ -225,7 +246,7 @@ async def test_pages_that_break_off_are_a_refusal_too(
 ) -> None:
     from draftmill.engines import sglang
 
-    async def broken(*_: object) -> None:
+    async def broken(*_: object, **__: object) -> None:
         raise ConnectionResetError("by peer")
 
     monkeypatch.setattr(sglang, "report", broken)

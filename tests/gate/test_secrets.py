@@ -118,6 +118,28 @@ async def test_a_second_look_does_not_tell_it_either(
     assert KEY not in repr(seen)
 
 
+async def test_a_key_in_the_models_name_is_sent_in_it_and_the_server_is_known_again(
+    server: Any, inspected: Any, recipe_for: Any, prepared: Any, tokenizes: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder called like the key: it is redacted where it is kept, not where it is compared or sent."""
+    asked: list[dict[str, Any]] = []
+
+    def page(body: dict[str, Any]) -> list[int]:
+        asked.append(body)
+        return list(tokenizes(body))
+
+    named = {"model__name": f"models/{KEY}", "engine__api_key_env": VARIABLE}
+    async with server(card={"api_key": KEY, "model": f"models/{KEY}"}, tokenizer=page) as fake:
+        seen = await inspected(fake.url, **named)
+        recipe = recipe_for(fake.url, **named)
+        async with open_http(recipe.engine) as http:
+            again = await look_again(recipe, prepared, seen.reports[0], protocol=sglang, http=http)
+    assert {check.level for check in seen.checks} == {Level.OK}
+    assert KEY not in everything(seen, capsys)
+    assert (again.state, again.report) == (Return.SAME, seen.reports[0])
+    assert {body["model"] for body in asked} == {f"models/{KEY}"}
+
+
 async def test_a_key_that_is_a_mere_word_does_not_spoil_the_report(
     server: Any, inspected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,57 @@ def test_what_must_agree_refuses(recorded_report: Any, changed: dict[str, Any], 
     assert "http://c" in first.seen
 
 
+COMMIT, OTHER = "a" * 40, "b" * 40
+CACHE = "/root/.cache/huggingface/hub/models--org--smol/snapshots"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("org/smol", f"{CACHE}/{COMMIT}", True),
+        (f"{CACHE}/{COMMIT}", f"/mnt/hub/models--org--smol/snapshots/{COMMIT}", True),
+        ("/models/smol", f"{CACHE}/{COMMIT}", True),
+        ("org/smol", f"/mnt/snapshots/{COMMIT}", True),  # which model that is, the served name must tell
+        (f"{CACHE}/{COMMIT}", f"{CACHE}/{OTHER}", False),
+        (f"{CACHE}/{COMMIT}", f"/mnt/snapshots/{OTHER}", False),
+        ("org/other", f"{CACHE}/{COMMIT}", False),
+        ("models--other", f"{CACHE}/{COMMIT}", False),
+        ("/models/smol", "/models/other", False),
+    ],
+)
+def test_one_model_at_several_places(recorded_report: Any, one: str, other: str, same: bool) -> None:
+    reports = [
+        recorded_report(url, server={"model_path": path, "tokenizer_path": path})
+        for url, path in ((A, one), (B, other))
+    ]
+    must, should = agreement_checks(reports)
+    assert must.level is (Level.OK if same else Level.REFUSE)
+    assert should.level is Level.WARN  # the places are shown
+    assert bool(differences(*reports)) is not same
+
+
+def test_a_commit_that_is_said_counts_as_one_in_the_path(recorded_report: Any) -> None:
+    said = recorded_report(A, server={"model_path": "org/smol", "revision": OTHER})
+    cached = recorded_report(B, server={"model_path": f"{CACHE}/{COMMIT}"})
+    assert agreement_checks([said, cached])[0].seen == f"model commit: {A} {OTHER}, {B} {COMMIT}"
+
+
+@pytest.mark.parametrize(("compared", "level"), [(True, Level.OK), (False, Level.REFUSE)])
+def test_names_of_tokenizers_count_where_ids_were_not_compared(
+    recorded_report: Any, compared: bool, level: Level
+) -> None:
+    reports = [recorded_report(A), recorded_report(B, server={"tokenizer_path": "/tokenizers/other"})]
+    must, should = agreement_checks(reports, compared=compared)
+    assert (must.level, should.level) == (level, Level.WARN)
+    assert "/tokenizers/other" in should.seen
+
+
+def test_equal_tokenizers_do_not_make_equal_models(recorded_report: Any) -> None:
+    changed = {"weight_version": "w2"}
+    must, _ = agreement_checks([recorded_report(A), recorded_report(B, model=changed)], compared=True)
+    assert must.level is Level.REFUSE
+
+
 def test_another_context_refuses(recorded_report: Any) -> None:
     from dataclasses import replace
 

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import aiohttp
 import numpy as np
 import pytest
 
 from draftmill.arrays import ids_array
-from draftmill.engines import sglang
-from draftmill.gate.table import Check, Level
-from draftmill.gate.tokens import NOT_OFFERED, difference, token_checks
+from draftmill.gate.table import Level
+from draftmill.gate.tokens import NOT_OFFERED, difference
+from draftmill.records import Fault, FaultKind
 from draftmill.rendering.prepare import Prepared
 from draftmill.rendering.round_trips import RoundTrip
 from draftmill.rendering.specimens import Specimen
 from draftmill.rendering.template import Refused
 
 Body = dict[str, Any]
-
-
-@pytest.fixture
-def checks_of(prepared: Prepared, server: Any, recorded_report: Any) -> Any:
-    """The three checks, by name, against a fake whose `/tokenize` is `page`."""
-
-    async def checks(page: Callable[[Body], list[int]] | None, *, with_: Prepared = prepared) -> dict[str, Check]:
-        async with server(tokenizer=page) as fake, aiohttp.ClientSession() as http:
-            report = recorded_report(fake.url)
-            return {each.name: each for each in await token_checks(http, sglang, report, with_, model="smol")}
-
-    return checks
 
 
 async def test_the_same_tokenizer_passes(checks_of: Any, tokenizes: Any, prepared: Prepared) -> None:
@@ -64,11 +50,25 @@ async def test_a_difference_in_any_one_conversation_refuses(
         return [*ids[:5], 77, *ids[6:]] if same and kwargs == specimen.template_kwargs else ids
 
     seen = (await checks_of(page))["tokenizer"]
-    assert seen.level is Level.REFUSE
+    assert seen.level is (Level.WARN if specimen.tools else Level.REFUSE)
     assert seen.seen.startswith(f"{specimen.name}: id 5 is ")
     assert "and 77 there" in seen.seen
     assert "more" not in seen.seen
-    assert "model.chat_template" in seen.remedy
+    assert ("rendered here" if specimen.tools else "model.chat_template") in seen.remedy
+
+
+async def test_another_difference_than_the_tools_is_the_one_that_is_shown(
+    checks_of: Any, tokenizes: Any, prepared: Prepared
+) -> None:
+    cjk = next(each for each in prepared.specimens if each.name == "CJK")
+
+    def page(body: Body) -> list[int]:
+        return [9, *tokenizes(body)] if body.get("tools") or body.get("messages") == cjk.messages else tokenizes(body)
+
+    seen = (await checks_of(page))["tokenizer"]
+    assert seen.level is Level.REFUSE
+    assert seen.seen.startswith("CJK: ")
+    assert "(and in 1 more)" in seen.seen
 
 
 async def test_all_differences_are_counted(checks_of: Any, tokenizes: Any, prepared: Prepared) -> None:
@@ -159,7 +159,8 @@ def test_equal_ids_and_any_days_ids_are_no_difference() -> None:
 
 
 def test_a_server_that_does_not_take_it_is_a_difference() -> None:
-    assert difference(specimen([1]), "no system role") == "the server does not take it: no system role"
+    fault = Fault(FaultKind.REJECTED, "no system role")
+    assert difference(specimen([1]), fault) == "the server does not take it: no system role"
 
 
 async def test_what_our_template_does_not_take_is_not_held_against_the_server(

@@ -27,6 +27,10 @@ from draftmill.gate.versions import version_check
         ("0.5.10", Level.OK),
         ("0.5.23", Level.OK),
         ("0.6.0.dev3+gabcdef0", Level.OK),
+        ("0.0.0", Level.WARN),  # built from source without tags
+        ("0.0.0.dev0", Level.WARN),
+        ("0.0.0.dev1+gabcdef0", Level.WARN),
+        ("0.0.1", Level.REFUSE),
         ("main", Level.WARN),
         ("", Level.WARN),
         (None, Level.WARN),

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from draftmill.gate.table import Check, Level
+from draftmill.engines import vllm
+from draftmill.gate.table import NOT_SAID, Check, Level
 from draftmill.gate.weights import weight_checks
 
 LAST = [{"url": "http://h", "weight_version": "default"}]
@@ -15,7 +16,7 @@ LAST = [{"url": "http://h", "weight_version": "default"}]
 @pytest.fixture
 def check_of(recorded_report: Any, recipe_for: Any) -> Any:
     def check(name: str, *, last: Any = None, recipe: Any = None, **pages: Any) -> Check:
-        checks = weight_checks(recorded_report(**pages), recipe_for(**(recipe or {})), last)
+        checks = weight_checks(recorded_report(**pages), recipe_for(**(recipe or {})), last, sent=frozenset())
         return {each.name: each for each in checks}[name]
 
     return check
@@ -37,6 +38,33 @@ def test_another_model_refuses_and_both_its_names_are_shown(check_of: Any) -> No
 def test_the_path_a_server_was_started_with_is_a_name_too(check_of: Any) -> None:
     recipe = {"model__name": "models/SmolLM2-135M-Instruct"}
     assert check_of("model", recipe=recipe).level is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("served", "path", "by_path", "by_name"),
+    [
+        ("org/smol", "org/smol", Level.OK, Level.OK),
+        ("org/smol", "/models/x", Level.OK, Level.OK),
+        ("alias", "org/smol", Level.OK, Level.REFUSE),  # a 404 for every row, where rows name their model
+        ("alias", "/models/x", Level.REFUSE, Level.REFUSE),
+    ],
+)
+def test_the_path_counts_only_where_requests_name_no_model(
+    recorded_report: Any, recipe_for: Any, served: str, path: str, by_path: Level, by_name: Level
+) -> None:
+    report = recorded_report(model={"served_model_name": served}, server={"model_path": path})
+    recipe = recipe_for(model__name="org/smol")
+    for sent, level in ((frozenset[str](), by_path), (frozenset({"model"}), by_name)):
+        assert weight_checks(report, recipe, None, sent=sent)[0].level is level
+
+
+def test_what_vllm_cannot_say_is_no_fault_and_needs_no_remedy(recipe_for: Any) -> None:
+    models = {"data": [{"id": "org/smol", "max_model_len": 8192, "root": "org/smol"}]}
+    report = vllm.combined("http://h", {"version": "0.32.0"}, models)
+    recipe = recipe_for(model__name="org/smol", model__revision="abc", model__quantization="fp8")
+    checks = {each.name: each for each in weight_checks(report, recipe, None, sent=frozenset({"model"}))}
+    for name in ("revision", "quantization"):
+        assert (checks[name].level, checks[name].seen, checks[name].remedy) == (Level.OK, NOT_SAID, "")
 
 
 @pytest.mark.parametrize(

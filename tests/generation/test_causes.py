@@ -18,8 +18,8 @@ def report(url: str = "http://a:1", *, facts: dict[str, Any] | None = None, **sa
 
 
 def test_every_reason_of_an_answer_has_a_cause_that_is_one_line() -> None:
-    assert set(CAUSES) == set(OF_AN_ANSWER)
-    for reason in OF_AN_ANSWER:
+    assert set(CAUSES) == {*OF_AN_ANSWER, Reason.REQUEST_FAILED}
+    for reason in CAUSES:
         for reports in ([], [report()]):
             assert "\n" not in likely_cause(reason, reports)
 

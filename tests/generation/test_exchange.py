@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 import pytest
@@ -115,6 +115,8 @@ async def test_a_dying_engine_is_a_reset_and_then_no_connection(client: Client) 
 
 class Raising:
     """A session in which every request ends with `error`, when it is entered or when the answer is read."""
+
+    headers: ClassVar[dict[str, str]] = {}
 
     def __init__(self, error: BaseException, *, on_reading: bool) -> None:
         self._error, self._on_reading = error, on_reading

@@ -218,7 +218,7 @@ async def test_one_that_comes_back_with_other_weights_stays_out_and_the_others_g
 ) -> None:
     async def look_again(before: ServerReport) -> Returned:
         try:
-            now = await sglang.report(http[0], before.url)
+            now = await sglang.report(http[0], before.url, model="")
         except GateRefused as error:  # it was killed once more in between
             return Returned(Return.NOT_YET, str(error.value))
         if now.weight_version != before.weight_version:

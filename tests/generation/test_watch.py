@@ -39,7 +39,7 @@ class Watched:
         self._row = row
         self._proceed = asyncio.Event()
         protocol: Any = SimpleNamespace(pulse=self._pulse, abort=self._abort)
-        http: Any = None
+        http: Any = SimpleNamespace(headers={})
         self.watch = Watch(
             [self.server],
             protocol=protocol,

@@ -13,7 +13,11 @@ from draftmill.reporting.terminal import print_status, print_summary
 
 @pytest.mark.parametrize(
     ("attempts", "line"),
-    [({}, None), ({"0": 5}, None), ({"0": 1200, "1": 3}, "good rows by attempt: attempt 0 1,200, attempt 1 3")],
+    [
+        ({}, None),
+        ({"0": 5}, None),
+        ({"0": 1200, "1": 3}, "good rows by attempt (asked again, or on): attempt 0 1,200, attempt 1 3"),
+    ],
 )
 def test_attempts_are_told_where_a_row_was_asked_again(
     attempts: dict[str, int], line: str | None, capsys: pytest.CaptureFixture[str]

@@ -145,7 +145,7 @@ def body_of(num_prompt: int, budget: int | None) -> dict[str, Any]:
 
 async def test_the_pages_make_the_recorded_report(client: Any) -> None:
     async with fake_of() as fake, aiohttp.ClientSession() as http:
-        report = await vllm.report(http, fake.url)
+        report = await vllm.report(http, fake.url, model="smol")
         assert await vllm.is_ready(http, fake.url) is None
         _, body = await client.ask("GET", f"{fake.url}/v1/models")
     assert (report.engine, report.model) == ("vllm 0.32.0", "smol")
@@ -157,8 +157,8 @@ async def test_it_tokenizes_with_what_it_is_given() -> None:
     async with fake_of(tokenizer=lambda body: [1, 2] if "messages" in body else [3]) as fake, session() as http:
         ids = await vllm.tokenize(http, fake.url, [], tools=None, template_kwargs={}, model="smol")
         bare = await vllm.tokenize_text(http, fake.url, "a", model="smol")
-    assert not isinstance(ids, str | None)
-    assert not isinstance(bare, str | None)
+    assert not isinstance(ids, Fault | None)
+    assert not isinstance(bare, Fault | None)
     assert (ids.tolist(), bare.tolist()) == ([1, 2], [3])
     async with fake_of() as fake, session() as http:
         assert await vllm.tokenize(http, fake.url, [], tools=None, template_kwargs={}, model="smol") is None
