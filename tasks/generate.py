@@ -5,7 +5,8 @@ a missing row is Failed, with the receipt of what it has: the chain goes on with
 that, nothing is cached, and a retry asks only for what is missing.
 
 A row that is asked on comes back in a later attempt than the one it was planned
-as, one for each round; the rounds before are in the journal only.
+as, one for each round; the rounds before are in the journal only. Where the
+answer so far turns out to have ended, that is the row, and nothing is asked.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from typing import Any
 from prefect import State
 from prefect.states import Failed
 
-from draftmill.arrays import Ids
 from draftmill.dataset.completions import FOLDER, read_completions
 from draftmill.dataset.journal import Key
 from draftmill.dataset.priors import read_priors
 from draftmill.dataset.schema import completions_table, table_rows
+from draftmill.generation.continuing import taken_up
 from draftmill.generation.tickets import Asked
-from draftmill.records import Completion, Row
+from draftmill.records import Answer, Completion, Row
 from draftmill.workspace import Workspace, pool, workspace
 from tasks.receipts import Receipt, stage
 
@@ -44,16 +45,19 @@ async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
     rows, known, priors = await asyncio.to_thread(_there, space, chunk)
     asked = await pool().ask([row for row in rows if row.key not in known], chunk=chunk["number"], priors=priors)
     await space.journal.flush()
-    receipt = await asyncio.to_thread(_store, space, rows, [*known.values()], asked, priors)
+    receipt = await asyncio.to_thread(_store, space, rows, [*known.values()], asked)
     if receipt["failed"] or receipt["pending"]:
         return Failed(message=_missing(receipt, pool().stopped), data=receipt)
     return receipt
 
 
-def _there(space: Workspace, chunk: Receipt) -> tuple[list[Row], dict[Key, Completion], dict[Key, Ids]]:
+def _there(space: Workspace, chunk: Receipt) -> tuple[list[Row], dict[Key, Completion], dict[Key, Answer]]:
     """The chunk's rows, what is known of them, and what they go on from. One thread: rows wait behind it."""
     rows = table_rows(space.storage.read_table(chunk["rows"]["path"]))
-    return rows, _known(space, rows, chunk["parts"]), _priors(space, rows, chunk["priors"])
+    known = _known(space, rows, chunk["parts"])
+    taken = _taken_up(space, [row for row in rows if row.key not in known], chunk["priors"])
+    known |= {key: found for key, found in taken.items() if isinstance(found, Completion)}
+    return rows, known, {key: found for key, found in taken.items() if isinstance(found, Answer)}
 
 
 def _known(space: Workspace, rows: list[Row], parts: list[str]) -> dict[Key, Completion]:
@@ -64,16 +68,22 @@ def _known(space: Workspace, rows: list[Row], parts: list[str]) -> dict[Key, Com
     return {row.key: _of(row, found[row.key]) for row in rows if row.key in found}
 
 
-def _priors(space: Workspace, rows: list[Row], reference: dict[str, Any] | None) -> dict[Key, Ids]:
-    """The ids so far of the rows that have some and a budget for more. What is gone is asked from the start."""
+def _taken_up(
+    space: Workspace, rows: list[Row], reference: dict[str, Any] | None
+) -> dict[Key, Answer | Completion | None]:
+    """What the answers so far are to the rows that have one. What is gone is asked from the start."""
     if reference is None:
         return {}
     try:
         found = read_priors(space.storage, space.storage.read_table(reference["path"]))
     except FileNotFoundError:
         return {}
-    budgets = {row.key: row.max_new_tokens for row in rows}
-    return {key: ids for key, ids in found.items() if 0 < len(ids) < budgets[key]}
+    end_ids, weights = pool().end_ids, pool().weight_versions
+    return {
+        row.key: taken_up(row, found[row.key], end_ids=end_ids, weight_versions=weights)
+        for row in rows
+        if row.key in found
+    }
 
 
 def _of(row: Row, completion: Completion) -> Completion:
@@ -81,10 +91,9 @@ def _of(row: Row, completion: Completion) -> Completion:
     return replace(completion, row=replace(row, max_new_tokens=completion.row.max_new_tokens))
 
 
-def _store(space: Workspace, rows: list[Row], known: list[Completion], asked: Asked, priors: dict[Key, Ids]) -> Receipt:
+def _store(space: Workspace, rows: list[Row], known: list[Completion], asked: Asked) -> Receipt:
     have = {completion.row.row_key: completion for completion in (*known, *asked.completions)}
     ordered = [have[row.row_key] for row in rows if row.row_key in have]
-    num_prior = {row_key: len(ids) for (row_key, _), ids in priors.items()}
     reference = None
     if ordered:
         reference = space.storage.put_table(FOLDER, completions_table(ordered)).model_dump()
@@ -97,11 +106,8 @@ def _store(space: Workspace, rows: list[Row], known: list[Completion], asked: As
         "pending": len(asked.pending),
         "tokens": {
             "prompt": sum(len(completion.row.prompt_ids) for completion in asked.completions),
-            # What an earlier run has generated was counted by that run.
-            "output": sum(
-                len(completion.answer.output_ids) - num_prior.get(completion.row.row_key, 0)
-                for completion in asked.completions
-            ),
+            # What came now, also for rows that are not finished: the run that goes on from it counts the rest.
+            "output": asked.tokens,
         },
         "failures": [
             {

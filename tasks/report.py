@@ -74,7 +74,7 @@ def _markdown(numbers: dict[str, Any], attempts: dict[str, int]) -> str:
     ]
     if attempts:
         counts = ", ".join(f"attempt {attempt} {number}" for attempt, number in attempts.items())
-        lines.append(f"- good rows by attempt: {counts}")
+        lines.append(f"- good rows by attempt (asked again, or on): {counts}")
     return "\n".join(lines)
 
 

@@ -8,8 +8,9 @@ is where the next round, or the next run, goes on. Joined it is judged as one.
 
 Promises: the ids joined are those sent and those returned, in order; the total
 budget is never exceeded; each round that goes on has brought all it asked for,
-so there are at most total / slice of them. Refuses to go on from an answer that
-is not certainly the row's own: another prompt's, or of other counts.
+so there are at most total / slice of them; a row of two weight versions names
+both. Refuses to go on from an answer that is not certainly the row's own, that
+has ended its turn, or that an earlier run had from other weights.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from draftmill.arrays import Ids, ids_array
 from draftmill.recipe import Recipe
 from draftmill.records import Answer, Completion, Row
 
-LENGTH = "length"
-"""The finish type of an answer that its budget cut."""
+STOP, LENGTH = "stop", "length"
+"""The finish types of an answer that ended by itself, and of one that its budget cut."""
 
 
 def slice_of(recipe: Recipe) -> int | None:
@@ -37,54 +38,79 @@ def total_of(recipe: Recipe) -> int:
     return recipe.sampling.max_new_tokens * (1 if slice_of(recipe) is None else 1 + recipe.continue_times)
 
 
-def first_request(row: Row, prior_ids: Ids | None, slice_tokens: int | None) -> Row:
+def taken_up(
+    row: Row, prior: Answer, *, end_ids: Collection[int], weight_versions: Collection[str | None]
+) -> Answer | Completion | None:
+    """What an earlier run's answer is to a row: where it goes on, its very completion, or None: it begins anew.
+
+    `weight_versions`: what the servers say of themselves; a version that is not
+    told is taken for the same. A prior that fills the budget begins anew too.
+    """
+    whole = ended(prior, end_ids)
+    if whole.finish_type == STOP:
+        return Completion(row, whole)
+    known = {prior.weight_version, *weight_versions}
+    same_weights = None in known or prior.weight_version in weight_versions
+    return prior if same_weights and 0 < len(prior.output_ids) < row.max_new_tokens else None
+
+
+def first_request(row: Row, prior: Answer | None, slice_tokens: int | None) -> Row:
     """The row as it is sent: prompt and ids so far, and the budget of this request in tokens.
 
     `slice_tokens` None: all that is left of the row's budget at once. A prior
     that leaves no budget is a programmer's error.
     """
-    left = row.max_new_tokens - (0 if prior_ids is None else len(prior_ids))
+    left = row.max_new_tokens - (0 if prior is None else len(prior.output_ids))
     assert left > 0, "nothing is left of the row's budget"
     budget = left if slice_tokens is None else min(slice_tokens, left)
-    prompt_ids = row.prompt_ids if prior_ids is None else _join("prompt_ids", row.prompt_ids, prior_ids)
+    prompt_ids = row.prompt_ids if prior is None else _join("prompt_ids", row.prompt_ids, prior.output_ids)
     return replace(row, prompt_ids=prompt_ids, max_new_tokens=budget)
 
 
-def joined(row: Row, prior_ids: Ids | None, answer: Answer, *, sent: Row) -> Completion:
+def joined(row: Row, prior: Answer | None, answer: Answer, *, sent: Row, end_ids: Collection[int] = ()) -> Completion:
     """The row's completion, as if all its ids had come at once; `sent`: the row as it was sent.
 
     Its budget is what it was allowed so far. An echo or a count that is wrong
-    for the request stays wrong for the row, so that `judge` names it.
+    for the request stays wrong for the row, so that `judge` names it. Parts of
+    different weight versions make the row's "w1+w2".
     """
-    if prior_ids is None:
-        return Completion(replace(row, max_new_tokens=sent.max_new_tokens), answer)
-    num_prior = len(prior_ids)
+    if prior is None:
+        return Completion(replace(row, max_new_tokens=sent.max_new_tokens), ended(answer, end_ids))
+    num_prior = len(prior.output_ids)
     whole = replace(
         answer,
-        output_ids=_join("output_ids", prior_ids, answer.output_ids),
+        output_ids=_join("output_ids", prior.output_ids, answer.output_ids),
         prompt_tokens=_plus(answer.prompt_tokens, -num_prior),
         completion_tokens=_plus(answer.completion_tokens, num_prior),
         finish_length=_plus(answer.finish_length, num_prior),
+        weight_version=_both(prior.weight_version, answer.weight_version),
     )
-    return Completion(replace(row, max_new_tokens=num_prior + sent.max_new_tokens), whole)
+    return Completion(replace(row, max_new_tokens=num_prior + sent.max_new_tokens), ended(whole, end_ids))
 
 
-def goes_on(
-    row: Row, completion: Completion, slice_tokens: int | None, *, end_ids: Collection[int] = ()
-) -> tuple[Row, Ids] | None:
-    """The row's next attempt and its ids so far; None when this completion is its last.
+def ended(answer: Answer, end_ids: Collection[int]) -> Answer:
+    """The answer; as one that stopped, where a server names the budget although the last id ends the turn.
+
+    Many versions of SGLang look at the budget before they look at the id.
+    """
+    output_ids = answer.output_ids
+    if answer.finish_type != LENGTH or not len(output_ids) or int(output_ids[-1]) not in end_ids:
+        return answer
+    return replace(answer, finish_type=STOP, finish_length=None, matched=int(output_ids[-1]))
+
+
+def goes_on(row: Row, completion: Completion, slice_tokens: int | None) -> tuple[Row, Answer] | None:
+    """The row's next attempt and its answer so far; None when this completion is its last.
 
     The last it is when it ended by itself, when its total budget is used up,
     and when the server granted less than was asked: it has no room for more.
-    `end_ids`: ids that end a turn; behind one nothing is asked on, also where a
-    server names the budget although the turn ended with its last id.
     """
-    output_ids = completion.answer.output_ids
-    if slice_tokens is None or not is_cut(completion) or int(output_ids[-1]) in end_ids:
+    num_ids = len(completion.answer.output_ids)
+    if slice_tokens is None or not is_cut(completion):
         return None
-    if len(output_ids) < completion.row.max_new_tokens or len(output_ids) >= row.max_new_tokens:
+    if num_ids < completion.row.max_new_tokens or num_ids >= row.max_new_tokens:
         return None
-    return replace(row, attempt=row.attempt + 1), output_ids
+    return replace(row, attempt=row.attempt + 1), completion.answer
 
 
 def is_cut(completion: Completion) -> bool:
@@ -108,3 +134,10 @@ def _join(name: str, first: Ids, second: Ids) -> Ids:
 def _plus(count: int | None, number: int) -> int | None:
     # Never below 0, which no prompt's count is: a negative number would read as one that was not given.
     return None if count is None else max(0, count + number)
+
+
+def _both(first: str | None, second: str | None) -> str | None:
+    """Weight versions in the order they answered; None where one of them was not told."""
+    if first is None or second is None:
+        return None
+    return first if first == second or first.endswith(f"+{second}") else f"{first}+{second}"

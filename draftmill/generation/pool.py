@@ -26,7 +26,6 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
-from draftmill.arrays import Ids
 from draftmill.errors import DraftmillError
 from draftmill.generation.continuing import first_request, goes_on, joined, slice_of
 from draftmill.generation.exchange import answer_of
@@ -88,13 +87,13 @@ class Pool:
     ) -> None:
         self.counts = Counts()
         self.stopped: DraftmillError | None = None
+        self.end_ids = end_ids
         self._recipe = recipe
         self._protocol = protocol
         self._http = http
         self._keeper = keeper
         self._rolling = Rolling(recipe.breaker, judge)
         self._num_rows = num_rows
-        self._end_ids = end_ids
         self._night = night
         self._slice_tokens = slice_of(recipe)
         self._waiting: list[Ticket] = []
@@ -134,10 +133,12 @@ class Pool:
         """A chunk's turn: waits, in the order of the calls, until the unsent rows fall below the budget."""
         return self._turns.opened(chunk, num_rows)
 
-    async def ask(self, rows: list[Row], *, chunk: int, priors: Mapping[tuple[str, int], Ids] | None = None) -> Asked:
+    async def ask(
+        self, rows: list[Row], *, chunk: int, priors: Mapping[tuple[str, int], Answer] | None = None
+    ) -> Asked:
         """All rows, each sent until it is answered, failed, or the run is stopped.
 
-        `priors`: by a row's key, output ids of an earlier attempt that this one goes on from.
+        `priors`: by a row's key, the answer so far that this attempt goes on from.
         """
         asked, settled = Asked(), asyncio.Event()
         tickets = [
@@ -160,6 +161,11 @@ class Pool:
             for ticket in tickets:  # a cancelled call leaves nothing behind that would still be sent
                 ticket.void = True
         return asked
+
+    @property
+    def weight_versions(self) -> set[str | None]:
+        """What the servers say of their weights; None for one that does not tell."""
+        return {server.report.weight_version for server in self._servers}
 
     def stop(self, error: DraftmillError) -> None:
         """Sends nothing more. Rows in flight still finish; those that wait are pending."""
@@ -231,7 +237,7 @@ class Pool:
         if not ticket.granted:
             ticket.granted = True
             self._turns.sent(ticket.order[0])
-        sent = first_request(ticket.row, ticket.prior_ids, self._slice_tokens)
+        sent = first_request(ticket.row, ticket.prior, self._slice_tokens)
         now_s = time.monotonic()
         self._started_s = self._started_s or now_s
         # Of one length: SGLang aborts by prefix.
@@ -291,7 +297,7 @@ class Pool:
                 self._queue_or_settle(ticket)
             case Outcome.RETRY_ELSEWHERE:
                 self._spawn(self._later(ticket, decision.pause_s))
-            case Outcome.FAIL_ROW if result.answer is not None and ticket.prior_ids is None:
+            case Outcome.FAIL_ROW if result.answer is not None and ticket.prior is None:
                 self._take(ticket, flight.sent, result.answer)  # aborted to the last: quarantined by name, not lost
             case Outcome.FAIL_ROW:
                 tries = ticket.refused if result.kind is FaultKind.OVERLOADED else ticket.tries
@@ -316,12 +322,13 @@ class Pool:
 
     def _take(self, ticket: Ticket, sent: Row, answer: Answer) -> None:
         """An answer: kept, and then the row's end, unless it was cut by length and is asked on."""
-        completion = joined(ticket.row, ticket.prior_ids, answer, sent=sent)
+        completion = joined(ticket.row, ticket.prior, answer, sent=sent, end_ids=self.end_ids)
         self._keeper.put(completion)
         self.counts.tokens += len(answer.output_ids)
-        if next_round := goes_on(ticket.row, completion, self._slice_tokens, end_ids=self._end_ids):
-            ticket.row, ticket.prior_ids = next_round
-            ticket.sent, ticket.tries, ticket.resent, ticket.avoid = 0, 0, False, None
+        ticket.asked.tokens += len(answer.output_ids)
+        if next_round := goes_on(ticket.row, completion, self._slice_tokens):
+            ticket.row, ticket.prior = next_round
+            ticket.sent, ticket.tries, ticket.refusals, ticket.resent, ticket.avoid = 0, 0, 0, False, None
             self._queue_or_settle(ticket)
             return
         self._progress()

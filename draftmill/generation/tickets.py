@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from draftmill.arrays import Ids
-from draftmill.records import Completion, Failure, Row
+from draftmill.records import Answer, Completion, Failure, Row
 
 
 @dataclass(slots=True)
 class Asked:
-    """What became of the rows of one call of `ask`: each stands in exactly one list."""
+    """What became of the rows of one call of `ask`: each stands in exactly one list.
+
+    `tokens`: output tokens that came for them, also for those that are not finished.
+    """
 
     completions: list[Completion] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     pending: list[Row] = field(default_factory=list)
+    tokens: int = 0
 
     def __len__(self) -> int:
         return len(self.completions) + len(self.failures) + len(self.pending)
@@ -30,7 +33,7 @@ class Ticket:
     """A row on its way; tickets are ordered by (chunk, number), those that a full server refused behind the others.
 
     `refused`: how often that was; `refusals`: those of them by a server that had answered other rows since the last;
-    `answers`: what each server had answered then. `prior_ids`: output ids it goes on from; `sent`: how often it reached
+    `answers`: what each server had answered then. `prior`: the answer it goes on from; `sent`: how often it reached
     a server; `tries`: how often it was answered wrongly; `resent`: its present try was sent twice, over an old
     connection first; `avoid`: the URL that answered wrongly last; `void`: nobody waits for it any more.
     """
@@ -41,7 +44,7 @@ class Ticket:
     asked: Asked = field(compare=False)
     settled: asyncio.Event = field(compare=False)
     num_rows: int = field(compare=False)
-    prior_ids: Ids | None = field(default=None, compare=False)
+    prior: Answer | None = field(default=None, compare=False)
     granted: bool = field(default=False, compare=False)
     sent: int = field(default=0, compare=False)
     tries: int = field(default=0, compare=False)

@@ -13,7 +13,7 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftmill.arrays import Ids, ids_array
+from draftmill.arrays import ids_array
 from draftmill.dataset import completions
 from draftmill.dataset.chunks import plan_run
 from draftmill.dataset.commit import commit
@@ -111,10 +111,10 @@ class Mill:
         return done
 
     def _ask(
-        self, row: Row, priors: dict[Key, Ids], slice_tokens: int | None, rounds: Iterator[int]
+        self, row: Row, priors: dict[Key, Answer], slice_tokens: int | None, rounds: Iterator[int]
     ) -> Completion | None:
         """All rounds of a row, each of them a part at once; None when the run was killed between them."""
-        step: tuple[Row, Ids | None] | None = (row, priors.get(row.key))
+        step: tuple[Row, Answer | None] | None = (row, priors.get(row.key))
         made = None
         while step is not None:
             if next(rounds, None) is None:

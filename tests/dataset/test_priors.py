@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +39,8 @@ def test_from_shards_quarantine_and_parts(
     rounds = [cut(completion, "d", [8] * (attempt + 1), attempt) for attempt in range(3)]
     part = storage.put_table("completions", completions_table([completion("x"), *rounds])).path
     wanted = priors((a, 1, 0, shard), (b, 3, 2, shard), (c, 2, 1, held), (d, 2, 1, part))
-    found = {key: ids.tolist() for key, ids in read_priors(storage, wanted).items()}
+    answers = read_priors(storage, wanted)
+    found = {key: answer.output_ids.tolist() for key, answer in answers.items()}
     # A row of `stored_rows`: two prompt ids, then [40 + its number in the table, 163607, 41, 2].
     assert found == {
         (a, 1): [41, 163607, 41, 2],
@@ -46,6 +48,24 @@ def test_from_shards_quarantine_and_parts(
         (c, 2): [40, 163607, 41, 2],
         (d, 2): [8, 8],
     }
+
+
+def test_an_answer_comes_with_what_is_known_of_it(
+    storage: Storage, completion: Make, stored_rows: Callable[..., pa.Table], key_of: Callable[[str], str]
+) -> None:
+    of_part = cut(completion, "a", [8, 9], weight_version="w1")
+    part = storage.put_table("completions", completions_table([of_part])).path
+    rows = stored_rows({"key": "b", "finish": "length"}, {"key": "c", "finish": "length"})
+    versions = pa.array(["w2", None], pa.string())
+    rows = rows.set_column(rows.schema.get_field_index("weight_version"), "weight_version", versions)
+    shard = storage.put_table("shards", rows).path
+    wanted = priors((key_of("a"), 1, 0, part), (key_of("b"), 1, 0, shard), (key_of("c"), 1, 0, shard))
+    a, b, c = (read_priors(storage, wanted)[key_of(name), 1] for name in "abc")
+    assert replace(a, output_ids=None) == replace(of_part.answer, output_ids=None)
+    assert (b.finish_type, b.engine, b.weight_version) == ("length", "sglang 0.5.23", "w2")
+    assert b.created_at == of_part.answer.created_at
+    assert (b.echo_ids, b.prompt_tokens, b.completion_tokens, b.finish_length, b.matched) == (None,) * 5
+    assert c.weight_version is None
 
 
 def test_what_is_gone_is_left_out(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from draftmill.dataset.journal import Journal, journal_path
+from draftmill.generation import continuing
+from draftmill.serving.answers import ran_out
 from draftmill.serving.fake import FakeServer
 from draftmill.serving.fake_answers import FakeAnswer
 from draftmill.serving.faults import Fault
@@ -128,6 +130,7 @@ async def test_a_run_that_ends_between_rounds_loses_none(mill, fake_server, spea
         mill.url = fake.url
         data = await refresh(mill, engine__retries=0)
         assert data["summary"]["rows"]["failed"] == 6
+        assert data["summary"]["tokens"]["output"] == 6 * 32
         assert mill.manifest is None
         fake.rule, since = None, len(fake.log)
         data = await refresh(mill)
@@ -168,3 +171,72 @@ async def test_a_round_with_a_foreign_prompt_is_quarantined_and_not_asked_on(
         fake.rule = None
         held = await refresh(mill)
     assert (held["summary"]["requests"], held["summary"]["rows"]["held"]) == (0, 6)
+
+
+@pytest.mark.parametrize("setting", ["stop", "record"])
+async def test_ids_of_other_weights_are_not_asked_on(mill, fake_server, speaker: Speaker, setting: str) -> None:
+    """From a part, which no manifest knows, and from a shard: the rows begin anew, and are of one model."""
+    mill.prompts(SIX)
+    async with fake_server(speaker) as fake:
+        mill.url = fake.url
+        if setting == "stop":
+            fake.rule = lambda _, request: Fault.ERROR_500 if speaker.so_far(request.prompt_ids) == 16 else None
+        await refresh(mill, times=1, engine__retries=0)
+        assert (mill.manifest is None) == (setting == "stop")
+        fake.card, fake.rule, since = replace(fake.card, weight_version="w2"), None, len(fake.log)
+        data = await refresh(mill, engine__weights=setting)
+        assert rounds_of(fake, speaker, since) == [16] * 6 + [32] * 6
+    assert (data["exit_code"], data["summary"]["requests"]) == (0, 18)
+    assert data["summary"]["tokens"]["output"] == 6 * NUM_IDS
+    rows = mill.rows()
+    assert {(row["weight_version"], row["finish_reason"]) for row in rows} == {("w2", "stop")}
+    assert all(speaker.said[prompt] == answer for prompt, answer in answers_of(rows).items())
+    assert len(rows) == 6
+
+
+def looks_at_the_budget_first(fake: FakeServer) -> None:
+    """The server says `length` of an answer whose last allowed id ends the turn."""
+    answer = fake.answer
+
+    async def budget_first(request: GenerateRequest) -> Any:
+        body = await answer(request)
+        if isinstance(body, dict) and len(body["output_ids"]) == NUM_IDS:
+            body["meta_info"]["finish_reason"] = ran_out(NUM_IDS)
+        return body
+
+    fake.answer = budget_first  # type: ignore[method-assign]
+
+
+async def test_nothing_is_asked_on_behind_the_end_of_a_turn(mill, fake_server, speaker: Speaker) -> None:
+    mill.prompts(SIX)
+    async with fake_server(speaker) as fake:
+        mill.url = fake.url
+        looks_at_the_budget_first(fake)
+        data = await refresh(mill, sampling__max_new_tokens=NUM_IDS)
+    assert (data["exit_code"], data["summary"]["requests"]) == (0, 6)
+    assert {(row["attempt"], row["finish_reason"], row["stop_id"]) for row in mill.rows()} == {(0, "stop", END_ID)}
+    again = await refresh(mill, sampling__max_new_tokens=NUM_IDS)
+    assert (again["summary"]["requests"], again["summary"]["rows"]["kept"]) == (0, 6)
+
+
+@pytest.mark.parametrize("before", ["keep", "quarantine"])
+async def test_a_row_stored_as_cut_that_has_ended_is_finished_without_a_request(
+    mill, fake_server, speaker: Speaker, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    mill.prompts(SIX)
+    async with fake_server(speaker) as fake:
+        mill.url = fake.url
+        looks_at_the_budget_first(fake)
+        with monkeypatch.context() as as_the_server_says:
+            as_the_server_says.setattr(continuing, "ended", lambda answer, end_ids: answer)
+            await refresh(mill, sampling__max_new_tokens=NUM_IDS, on_truncated=before)
+        assert len(mill.rows("quarantine" if before == "quarantine" else "shards")) == 6
+        data = await refresh(mill, sampling__max_new_tokens=NUM_IDS)
+    summary, rows = data["summary"], mill.rows()
+    assert (data["exit_code"], summary["requests"], summary["tokens"]["output"]) == (0, 0, 0)
+    assert (summary["rows"]["resumed"], summary["rows"]["generated"]) == (6, 0)
+    assert {(row["attempt"], row["finish_reason"], row["stop_id"]) for row in rows} == {(1, "stop", END_ID)}
+    assert all(speaker.said[prompt] == answer for prompt, answer in answers_of(rows).items())
+    assert (len(rows), len(mill.rows("quarantine"))) == (6, 0)
+    again = await refresh(mill, sampling__max_new_tokens=NUM_IDS)
+    assert again["summary"]["rows"]["kept"] == 6

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +22,7 @@ from draftmill.generation.pool import Pool
 from draftmill.progress import Rows, listening
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
-from draftmill.records import Completion, Reason, Return, Returned, Row, ServerReport, Verdict
+from draftmill.records import Answer, Completion, Reason, Return, Returned, Row, ServerReport, Verdict
 from draftmill.serving.facade import Flight
 from draftmill.serving.fake import FakeServer
 
@@ -94,6 +96,13 @@ def build_rows(number: int, first: int = 0) -> list[Row]:
         Row(f"{n:064x}", 0, f"p{n}", str(n), "default", 0, ids_array("p", [1000 + n, 1001 + n, 7]), 100, None, "s")
         for n in range(first, first + number)
     ]
+
+
+def build_answer(output_ids: Sequence[int], **changes: Any) -> Answer:
+    """Cut by length, of a server that tells no counts."""
+    ids = ids_array("output_ids", output_ids)
+    when = datetime(2026, 1, 2, tzinfo=UTC)
+    return replace(Answer(ids, None, None, None, "length", None, None, "sglang 0.5.23", "default", when), **changes)
 
 
 class Run:
@@ -171,6 +180,11 @@ def a_run() -> Any:
 @pytest.fixture(scope="session")
 def rows_of() -> Callable[..., list[Row]]:
     return build_rows
+
+
+@pytest.fixture(scope="session")
+def answer_of() -> Callable[..., Answer]:
+    return build_answer
 
 
 @pytest.fixture(scope="session")

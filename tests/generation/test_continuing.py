@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftmill.arrays import Ids, ids_array
-from draftmill.generation.continuing import first_request, goes_on, is_cut, joined, slice_of, total_of
+from draftmill.arrays import ids_array
+from draftmill.generation.continuing import first_request, goes_on, is_cut, joined, slice_of, taken_up, total_of
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
 from draftmill.records import Answer, Completion, Row
@@ -63,14 +62,14 @@ class Model:
         return build_answer(new, len(sent.prompt_ids), **ended)
 
 
-def drive(row: Row, prior_ids: Ids | None, slice_tokens: int | None, model: Any) -> list[Completion]:
+def drive(row: Row, prior: Answer | None, slice_tokens: int | None, model: Any) -> list[Completion]:
     """All rounds of a row, as the pool makes them."""
     rounds: list[Completion] = []
-    step: tuple[Row, Ids | None] | None = (row, prior_ids)
+    step: tuple[Row, Answer | None] | None = (row, prior)
     while step is not None:
-        now, prior = step
-        sent = first_request(now, prior, slice_tokens)
-        rounds.append(joined(now, prior, model(sent), sent=sent))
+        now, so_far = step
+        sent = first_request(now, so_far, slice_tokens)
+        rounds.append(joined(now, so_far, model(sent), sent=sent))
         step = goes_on(now, rounds[-1], slice_tokens)
     return rounds
 
@@ -82,10 +81,10 @@ CASES = {"length": st.integers(1, 40), "total": st.integers(1, 50), "slice_token
 def test_any_rounds_give_the_ids_of_one_long_answer(length: int, total: int, slice_tokens: int, start: int) -> None:
     """From the start, or from where an earlier run, with any slices, was cut off."""
     said = [*range(100, 100 + length - 1), END]
-    prior_ids = ids_array("prior", said[:start]) if 0 < start < min(length, total) else None
-    num_prior = 0 if prior_ids is None else start
+    prior = build_answer(said[:start]) if 0 < start < min(length, total) else None
+    num_prior = 0 if prior is None else start
     model = Model(said, room=total)
-    rounds = drive(build_row(total, attempt=3), prior_ids, slice_tokens, model)
+    rounds = drive(build_row(total, attempt=3), prior, slice_tokens, model)
     (whole,) = drive(build_row(total), None, None, Model(said, room=total))
     last = rounds[-1]
     assert replace(last.answer, output_ids=None) == replace(whole.answer, output_ids=None)
@@ -151,25 +150,25 @@ def test_without_continuing_the_row_is_sent_and_kept_as_it_is() -> None:
 
 
 def test_a_joined_answer_is_one_whole_answer_of_the_row() -> None:
-    row, prior_ids = build_row(10, attempt=1), ids_array("prior", [8, 9, 8, 9])
-    sent = first_request(row, prior_ids, 4)
+    row, prior = build_row(10, attempt=1), build_answer([8, 9, 8, 9])
+    sent = first_request(row, prior, 4)
     assert (sent.prompt_ids.tolist(), sent.max_new_tokens) == ([*PROMPT, 8, 9, 8, 9], 4)
-    made = joined(row, prior_ids, build_answer([10, 11, 12, 13], prompt_len=7), sent=sent)
+    made = joined(row, prior, build_answer([10, 11, 12, 13], prompt_len=7), sent=sent)
     assert made.answer.output_ids.tolist() == [8, 9, 8, 9, 10, 11, 12, 13]
     assert (made.answer.prompt_tokens, made.answer.completion_tokens, made.answer.finish_length) == (3, 8, 8)
     assert (made.row.attempt, made.row.max_new_tokens) == (1, 8)
     following = goes_on(row, made, 4)
     assert following is not None
     assert (following[0].attempt, following[0].max_new_tokens) == (2, 10)
-    assert np.array_equal(following[1], made.answer.output_ids)
+    assert following[1] is made.answer
     assert first_request(*following, 4).max_new_tokens == 2
 
 
 def test_counts_that_a_server_does_not_give_stay_unknown() -> None:
-    row, prior_ids = build_row(10), ids_array("prior", [8])
-    sent = first_request(row, prior_ids, 4)
+    row, prior = build_row(10), build_answer([8])
+    sent = first_request(row, prior, 4)
     answer = build_answer([9] * 4, prompt_tokens=None, completion_tokens=None, finish_length=None)
-    made = joined(row, prior_ids, answer, sent=sent).answer
+    made = joined(row, prior, answer, sent=sent).answer
     assert (made.prompt_tokens, made.completion_tokens, made.finish_length) == (None, None, None)
 
 
@@ -181,11 +180,74 @@ def test_an_answer_with_too_many_ids_is_not_cut_but_wrong() -> None:
     assert goes_on(row, made, 4) is None
 
 
-def test_nothing_is_asked_on_behind_the_end_of_a_turn() -> None:
+@pytest.mark.parametrize("prior", [None, build_answer([5])])
+def test_an_answer_whose_last_id_ends_the_turn_has_ended(prior: Answer | None) -> None:
+    """Also where the server names the budget, which was used up by that very id."""
     row = build_row(10)
-    made = joined(row, None, build_answer([8, 9, 8, END]), sent=first_request(row, None, 4))
-    assert goes_on(row, made, 4, end_ids=(END,)) is None
-    assert goes_on(row, made, 4, end_ids=(END + 1,)) is not None
+    sent = first_request(row, prior, 4)
+    answer = build_answer([8, END, 8, END], prompt_len=len(sent.prompt_ids))
+    made = joined(row, prior, answer, sent=sent, end_ids=(END,))
+    assert (made.answer.finish_type, made.answer.finish_length, made.answer.matched) == ("stop", None, END)
+    assert goes_on(row, made, 4) is None
+    asked_on = joined(row, prior, answer, sent=sent, end_ids=(8,))
+    assert (asked_on.answer.finish_type, asked_on.answer.matched) == ("length", None)
+    assert goes_on(row, asked_on, 4) is not None
+    empty = joined(row, None, build_answer([]), sent=first_request(row, None, 4), end_ids=(END,))
+    assert empty.answer.finish_type == "length"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (("w1", "w1", "w1"), "w1"),
+        (("w1", "w2", "w2"), "w1+w2"),
+        (("w1", "w2", "w1"), "w1+w2+w1"),
+        (("w1", "w1", None), None),
+        ((None, "w1", "w1"), None),
+        ((None, None, None), None),
+    ],
+)
+def test_a_row_names_every_weight_version_that_answered(said: tuple[str | None, ...], expected: str | None) -> None:
+    versions = iter(said)
+
+    def server(sent: Row) -> Answer:
+        return build_answer([9] * sent.max_new_tokens, len(sent.prompt_ids), weight_version=next(versions))
+
+    assert drive(build_row(12), None, 4, server)[-1].answer.weight_version == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "servers", "goes_on_from_it"),
+    [
+        ("w1", {"w1"}, True),
+        ("w1", {"w1", "w2"}, True),
+        ("w1", {"w2"}, False),
+        ("w1+w2", {"w2"}, False),
+        ("w1", {None}, True),
+        ("w1", {None, "w2"}, True),
+        (None, {"w2"}, True),
+        (None, {None}, True),
+    ],
+)
+def test_ids_of_other_weights_than_the_servers_name_are_not_gone_on_from(
+    version: str | None, servers: set[str | None], goes_on_from_it: bool
+) -> None:
+    prior = build_answer([8, 9], weight_version=version)
+    taken = taken_up(build_row(10), prior, end_ids=(END,), weight_versions=servers)
+    assert taken == (prior if goes_on_from_it else None)
+
+
+def test_an_earlier_answer_that_has_ended_is_the_row_and_one_without_room_begins_anew() -> None:
+    ways = {"end_ids": (END,), "weight_versions": {"w2"}}
+    row, whole = build_row(10, attempt=2), build_answer([8, 9, END], weight_version="w1")
+    taken = taken_up(row, whole, **ways)
+    assert isinstance(taken, Completion)
+    assert (taken.row, taken.answer.finish_type, taken.answer.matched) == (row, "stop", END)
+    assert taken.answer.output_ids.tolist() == [8, 9, END]
+    assert taken.answer.weight_version == "w1"
+    for ids in ([], [8] * 10, [8] * 11):
+        assert taken_up(row, build_answer(ids), **ways) is None
+    assert taken_up(row, build_answer([8] * 9), **ways) is not None
 
 
 @pytest.mark.parametrize(

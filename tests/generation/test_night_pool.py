@@ -13,7 +13,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from draftmill.arrays import ids_array
 from draftmill.engines import sglang
 from draftmill.errors import RunStopped
 from draftmill.generation import retry, watch
@@ -201,9 +200,9 @@ async def test_a_request_that_is_given_up_before_it_left_is_sent_again(
     assert len(asked.completions) == 3
 
 
-async def test_an_error_in_the_moment_of_sending_stops_the_run(a_run: Any, rows_of: Rows) -> None:
+async def test_an_error_in_the_moment_of_sending_stops_the_run(a_run: Any, rows_of: Rows, answer_of: Any) -> None:
     rows = rows_of(3)
-    priors = {rows[1].key: ids_array("prior", range(100))}  # nothing is left of the budget: a programmer's error
+    priors = {rows[1].key: answer_of(range(100))}  # nothing is left of the budget: a programmer's error
     async with FakeServer() as fake, a_run(fake.url) as run:
         async with asyncio.timeout(5):
             asked = await run.pool.ask(rows, chunk=1, priors=priors)

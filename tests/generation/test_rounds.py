@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from draftmill.arrays import ids_array
 from draftmill.errors import RunStopped
 from draftmill.recipe import Recipe
-from draftmill.records import Row
+from draftmill.records import Answer, Row
 from draftmill.serving.fake import FakeServer
 from draftmill.serving.fake_answers import FakeAnswer
 from draftmill.serving.faults import Fault, nth
@@ -98,11 +97,14 @@ async def test_a_stop_between_rounds_leaves_the_row_pending_and_its_ids_kept(
     assert [completion.row.row_key for completion in asked.completions] == [rows[1].row_key]
     kept = {completion.row.row_key: len(completion.answer.output_ids) for completion in run.kept.completions}
     assert kept == {rows[0].row_key: 10, rows[1].row_key: 10}
+    assert asked.tokens == run.pool.counts.tokens == 20
 
 
-async def test_a_prior_is_where_a_row_goes_on(a_run: Any, rows_of: Rows, recipe_of: Any) -> None:
+async def test_a_prior_is_where_a_row_goes_on(
+    a_run: Any, rows_of: Rows, recipe_of: Any, answer_of: Callable[..., Answer]
+) -> None:
     rows = [replace(row, attempt=3, max_new_tokens=50) for row in rows_of(2)]
-    prior = ids_array("prior", whole_answer(1000, 45)[:20])
+    prior = answer_of(whole_answer(1000, 45)[:20])
     async with FakeServer(scripted({1000: 45, 1001: 4})) as fake:
         async with a_run(fake.url, recipe=in_slices(recipe_of([fake.url], in_flight=1))) as run:
             asked = await run.pool.ask(rows, chunk=1, priors={rows[0].key: prior})
@@ -112,4 +114,27 @@ async def test_a_prior_is_where_a_row_goes_on(a_run: Any, rows_of: Rows, recipe_
     assert by_key[rows[0].row_key].row.attempt == 5
     assert by_key[rows[1].row_key].answer.output_ids.tolist() == whole_answer(1001, 4)
     assert sorted(sent) == [3, 23, 33, 43]
-    assert run.pool.counts.tokens == 25 + 4
+    assert run.pool.counts.tokens == asked.tokens == 25 + 4
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("record", "default+default-other"), ("stop", None)])
+async def test_weights_that_change_between_the_rounds_of_a_row(
+    a_run: Any, rows_of: Rows, recipe_of: Any, setting: str, expected: str | None
+) -> None:
+    (row,) = [replace(row, max_new_tokens=50) for row in rows_of(1)]
+    async with FakeServer(scripted({1000: 25}), rule=nth(dict.fromkeys((2, 3), Fault.OTHER_WEIGHTS))) as fake:
+        async with a_run(fake.url, recipe=in_slices(recipe_of([fake.url], weights=setting))) as run:
+            asked = await run.pool.ask([row], chunk=1)
+    versions = [completion.answer.weight_version for completion in run.kept.completions]
+    if expected is None:
+        assert (versions, len(asked.pending)) == (["default"], 1)
+        assert run.pool.stopped is not None
+        assert "other weights" in run.pool.stopped.what
+        return
+    assert versions == ["default", expected, expected]
+    assert asked.completions[0].answer.output_ids.tolist() == whole_answer(1000, 25)
+
+
+async def test_the_pool_says_which_weights_its_servers_name(a_run: Any) -> None:
+    async with a_run("http://127.0.0.1:9", "http://127.0.0.1:10") as run:
+        assert run.pool.weight_versions == {"default"}
