@@ -94,7 +94,9 @@ class Server:
     def answered(self, flight: Flight, answer: Answer, now_s: float) -> None:
         """A whole answer came, good or bad."""
         self.answers += 1
-        self.heard_s, self.troubled_s = now_s, None
+        self.heard_s = now_s
+        # One that is out may still answer what it had; from then on it gives nothing.
+        self.troubled_s = None if self.out is None else now_s
         self._refusals = self._faults_in_a_row = 0
         self.limiter.answered()
         self.pace.note(now_s - flight.sent_s, len(answer.output_ids))

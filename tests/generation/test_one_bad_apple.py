@@ -10,8 +10,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from draftmill.errors import RunStopped
 from draftmill.generation import pace, retry
-from draftmill.records import Completion, Reason, Row
+from draftmill.records import Completion, Reason, Return, Returned, Row, ServerReport
 from draftmill.serving.fake import FakeServer, Latency
 from draftmill.serving.faults import Act, Fault, always
 from draftmill.serving.protocol import GenerateRequest
@@ -130,3 +131,31 @@ async def test_the_key_is_in_no_failure_and_no_error(
     assert "sentinel" not in " ".join(said)
     if status == 400:  # its words are shown, all but the key
         assert "[the key]" in asked.failures[0].words
+
+
+async def test_a_server_that_answers_404_for_good_is_waited_for_and_then_the_run_stops(
+    a_run: Any, rows_of: Rows
+) -> None:
+    asked_by_proxy = 0
+
+    async def proxy(request: web.Request) -> web.StreamResponse:
+        nonlocal asked_by_proxy
+        asked_by_proxy += 1
+        if asked_by_proxy > 5:
+            return web.Response(status=404, text="default backend - 404")
+        return await FakeServer.on_generate(fake, request)
+
+    async def not_yet(report: ServerReport) -> Returned:
+        return Returned(Return.NOT_YET, "its canary: HTTP 404")
+
+    async with FakeServer() as fake:
+        app = web.Application()
+        app.add_routes([web.post("/generate", proxy), web.get("/health", _ok)])
+        async with TestServer(app) as server:
+            url = str(server.make_url("")).rstrip("/")
+            async with a_run(url, in_flight=2, wait_s=0.2, look_again=not_yet) as run:
+                async with asyncio.timeout(20):
+                    asked = await run.pool.ask(rows_of(20), chunk=1)
+    assert len(asked.completions) == 5
+    assert "404" in str(run.pool.stopped)
+    assert isinstance(run.pool.stopped, RunStopped)

@@ -24,9 +24,9 @@ IN_FLIGHT = 400
 RETRIES = 8
 SHARE = 0.01
 
-LAG_BOUND_S = 0.5
+LAG_BOUND_S = 0.25
 """How late the loop may be at worst while rows are out: requests are sent and answers read by it, so a server waits as
-long. On an idle machine of two cores it is a tenth of that."""
+long. Two cores with nothing else to do show a quarter of it."""
 
 OVERDUE_S = 20.0
 """In place of `pace.LEAST_S`: what a stuck request costs is not what is tested here."""

@@ -58,7 +58,11 @@ def restarted(fake: FakeServer) -> Any:
 ENDINGS = {
     "a key that is refused": Case(lambda fake: with_key(fake, "another"), lambda fake: with_key(fake, None), "401", {}),
     "another server": Case(
-        lambda fake: setattr(fake, "answer", nowhere), lambda fake: delattr(fake, "answer"), "404", {}
+        # It has been the right one, so it is waited for.
+        lambda fake: setattr(fake, "answer", nowhere),
+        lambda fake: delattr(fake, "answer"),
+        "404",
+        {"engine__wait_s": 2},
     ),
     "other weights": Case(
         lambda fake: setattr(fake, "rule", always(Fault.OTHER_WEIGHTS)),
