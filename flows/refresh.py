@@ -23,7 +23,7 @@ from tasks.report import report, report_plan
 from tasks.seal import seal
 from tasks.tokenize_prompts import tokenize_prompts
 
-NO_GATE: dict[str, Any] = {"engines": {}, "reports": []}
+NO_GATE: dict[str, Any] = {"reports": []}
 """A run that asks nothing needs no server."""
 
 

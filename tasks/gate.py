@@ -20,7 +20,7 @@ from tasks.receipts import Receipt, artifact_key
 
 
 async def gate(recipe: Recipe, prepared: Prepared, *, night: Night) -> Receipt:
-    """`{engines: {url: "sglang 0.5.23"}, reports: [...]}`. Raises GateRefused; RunStopped when the night ends first."""
+    """`{reports: [...]}`, one for each server. Raises GateRefused; RunStopped when the night ends first."""
     listener().stage("looking at the server")
 
     # A closure, as in tasks/seal.py: what is prepared is no receipt. Never cached, a server may be another one soon.
@@ -42,7 +42,4 @@ async def _check(recipe: Recipe, prepared: Prepared, night: Night) -> dict[str, 
         description="What the servers say of themselves, their tokenizers against ours, and the canary",
     )
     seen.refuse(night=night)
-    return {
-        "engines": {report.url: report.engine for report in seen.reports},
-        "reports": [asdict(report) for report in seen.reports],
-    }
+    return {"reports": [asdict(report) for report in seen.reports]}

@@ -1,4 +1,4 @@
-"""What every engine's answers share: faults by HTTP status, a server's words, checked values.
+"""What engines share on the wire: sampling values, faults by HTTP status, a server's words, checked values.
 
 Why apart: how a fault is named must not depend on the engine. A status or a
 type decides, never a word in a message; whatever a server sends, the result is
@@ -22,6 +22,7 @@ import orjson
 
 from draftmill.arrays import MAX_ID, Ids, ids_array
 from draftmill.identity import canonical_json
+from draftmill.recipe import Sampling
 from draftmill.records import Fault, FaultKind
 
 WORDS_KEPT = 500
@@ -39,6 +40,25 @@ _KINDS = {
     429: FaultKind.OVERLOADED,
     503: FaultKind.OVERLOADED,
 }
+
+
+def sampling_values(sampling: Sampling) -> dict[str, Any]:
+    """Every value of the recipe's sampling but the budget, by the names that SGLang and vLLM share.
+
+    All of them, always: what is absent, a server fills in.
+    """
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "stop": [],
+        "stop_token_ids": sorted(sampling.stop_token_ids),
+        "ignore_eos": False,
+    }
 
 
 def http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:

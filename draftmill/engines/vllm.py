@@ -23,7 +23,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from draftmill.arrays import Ids, ids_array
 from draftmill.engines import _pages, _tokenize
-from draftmill.engines._wire import UNREADABLE, count, echo, http_fault, line, not_an_answer, stopper, text, unreadable
+from draftmill.engines._wire import (
+    UNREADABLE,
+    count,
+    echo,
+    http_fault,
+    line,
+    not_an_answer,
+    sampling_values,
+    stopper,
+    text,
+    unreadable,
+)
 from draftmill.recipe import Sampling
 from draftmill.records import Answer, Fault, FaultKind, Life, Pulse, Row, ServerReport
 
@@ -55,17 +66,8 @@ def payload(row: Row, sampling: Sampling, *, rid: str, model: str) -> bytes:
             "request_id": rid,
             "return_token_ids": True,
             "max_tokens": row.max_new_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repetition_penalty,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
+            **sampling_values(sampling),
             "min_tokens": 0,
-            "stop": [],
-            "stop_token_ids": sorted(sampling.stop_token_ids),
-            "ignore_eos": False,
             "n": 1,
             "stream": False,
             "echo": False,
