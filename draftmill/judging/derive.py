@@ -14,11 +14,11 @@ from draftmill import plugins
 from draftmill.errors import RecipeError
 from draftmill.judging.structure import Structure
 from draftmill.recipe import Model, Recipe
-from draftmill.records import Thinking
+from draftmill.rendering.history import history_mode
 from draftmill.rendering.probe import TAIL_SHOWN, Probe, probe_template
 from draftmill.rendering.template import date_unset
 from draftmill.rendering.tokenizer import generation_end_ids
-from draftmill.structures.plain import reasoning_hints
+from draftmill.structures._turns import reasoning_hints
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,18 +33,25 @@ def derive_structure(tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> Stru
     Raises RecipeError: undecided, the named kind does not fit the template, no
     id ends a turn, or the template prints the date and the recipe has none.
     """
-    probe = _probe(tokenizer, recipe)
+    probe, structure = examine(tokenizer, recipe)
     if probe.depends_on_date and recipe.model.date is None:
         raise date_unset()
-    return _decide(probe, recipe.structure)
+    return structure
+
+
+def examine(tokenizer: PreTrainedTokenizerBase, about: Recipe | Model) -> tuple[Probe, Structure]:
+    """The evidence, and what was decided by it, whatever the date. Raises RecipeError when nothing can be."""
+    probe = _probe(tokenizer, about)
+    return probe, _decide(probe, about.structure if isinstance(about, Recipe) else AUTO)
 
 
 def inspect(tokenizer: PreTrainedTokenizerBase, about: Recipe | Model) -> dict[str, Any]:
     """How the template renders and what was decided, as `draftmill inspect --json` prints it. Raises RecipeError."""
-    probe = _probe(tokenizer, about)
-    structure = _decide(probe, about.structure if isinstance(about, Recipe) else AUTO)
+    probe, structure = examine(tokenizer, about)
     tail = structure.tail_ids or probe.prompt_ids[-TAIL_SHOWN:]
-    evidence = [*structure.evidence, *probe.evidence]
+    model = about.model if isinstance(about, Recipe) else about
+    history = history_mode(tokenizer, structure, template_kwargs=model.template_kwargs)
+    evidence = [*structure.evidence, *probe.evidence, f"turns: all: {history.evidence}"]
     if probe.depends_on_date:
         evidence.append("the prompt changes with the day: the recipe must set model.date")
     return {
@@ -55,11 +62,18 @@ def inspect(tokenizer: PreTrainedTokenizerBase, about: Recipe | Model) -> dict[s
         "end_ids": list(structure.end_ids),
         "prompt_tail": list(tail),
         "prompt_tail_text": probe.text(tail),
-        "keeps_history_reasoning": probe.keeps_history_reasoning and structure.thinking is not Thinking.NONE,
+        "keeps_history_reasoning": keeps_reasoning(probe, structure),
         "depends_on_date": probe.depends_on_date,
         "highest_id": structure.highest_id,
         "evidence": evidence,
     }
+
+
+def keeps_reasoning(probe: Probe, structure: Structure) -> bool:
+    """Whether the template leaves the reasoning of earlier turns in later prompts."""
+    if not structure.open_ids:
+        return False
+    return probe.keeps_reasoning(probe.text(structure.open_ids), probe.text(structure.close_ids))
 
 
 def _probe(tokenizer: PreTrainedTokenizerBase, about: Recipe | Model) -> Probe:
@@ -90,9 +104,16 @@ def _ending(structure: Structure, probe: Probe) -> Structure:
     return structure
 
 
+def _switched(probe: Probe) -> list[str]:
+    """What else the prompt can end with, by the template's own switches."""
+    others = {switch.tail_ids: switch for switch in probe.switches if switch.tail_ids != probe.tail_ids}
+    return [f"with {switch} it ends with {probe.text(tail[-TAIL_SHOWN:])!r}" for tail, switch in others.items()]
+
+
 def _undecided(probe: Probe, wanted: str) -> RecipeError:
     tail = probe.tail_ids[-TAIL_SHOWN:]
-    found = [f"the prompt ends with {probe.text(tail)!r} {list(tail)}", *reasoning_hints(probe), *probe.evidence]
+    found = [f"the prompt ends with {probe.text(tail)!r} {list(tail)}", *_switched(probe)]
+    found += [*reasoning_hints(probe), *probe.evidence]
     known = ", ".join(plugins.names(SHELF))
     if wanted != AUTO:
         return RecipeError(

@@ -1,7 +1,7 @@
 """The grammar of a model's output on ids, as data.
 
-Derived once per run from tokenizer and template (the structures shelf), stored
-in the manifest, applied by `judge`. Nothing in it names a model.
+Derived once per run and variant from tokenizer and template (the structures
+shelf), stored in the manifest, applied by `judge`. Nothing in it names a model.
 """
 
 from __future__ import annotations
@@ -11,36 +11,85 @@ from typing import Any
 
 from draftmill.records import Thinking
 
+Marker = tuple[int, ...]
+"""The ids of one marker: one where the tokenizer has it as a token, several where it is ordinary text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """The messages that one turn is made of, where reasoning and content are channels of their own.
+
+    A message is `channel_id`, the channel's name, perhaps a recipient, then
+    `message_id` and the body. The first stands at the output's start; each
+    further one behind the structure's `close_ids` and `next_ids` (with perhaps a
+    recipient before its `channel_id`). `reasoning`, `content`: the names, as ids.
+    """
+
+    next_ids: Marker
+    channel_id: int
+    message_id: int
+    reasoning: tuple[Marker, ...]
+    content: tuple[Marker, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Structure:
     """What a well-formed answer looks like.
 
     `open_ids`, `close_ids`: the marker (one id or several) that opens and
-    closes the reasoning; empty for plain models. `end_ids`: any of them ends
-    the turn. `foreign_ids`: role and turn markers that never stand inside an
-    answer. `tail_ids`: what the template adds behind the conversation to make
-    the model speak. `blank_ids`: ids that are white space only. `highest_id`:
-    the largest id the tokenizer knows (its `len` counts no holes).
+    closes the reasoning; empty for plain models. `open_also`, `close_also`:
+    other ids that read as the same marker, where it is ordinary text that merges
+    with what stands beside it. `end_ids`: any of them ends the turn.
+    `foreign_ids`: role and turn markers that never stand inside an answer.
+    `tail_ids`: what the template adds behind the conversation to make the model
+    speak. `blank_ids`: ids that are white space only. `highest_id`: the largest
+    id the tokenizer knows (its `len` counts no holes). `channels`: only where the
+    turn is made of several messages; then `open_ids` is the header of a
+    reasoning message and `close_ids` ends any message but the last.
     """
 
     name: str
     thinking: Thinking
-    open_ids: tuple[int, ...]
-    close_ids: tuple[int, ...]
+    open_ids: Marker
+    close_ids: Marker
     end_ids: tuple[int, ...]
     foreign_ids: tuple[int, ...]
     tail_ids: tuple[int, ...]
     blank_ids: tuple[int, ...]
     highest_id: int
     evidence: tuple[str, ...]
+    open_also: tuple[Marker, ...] = ()
+    close_also: tuple[Marker, ...] = ()
+    channels: Channels | None = None
+
+    @property
+    def opens(self) -> tuple[Marker, ...]:
+        """Every form of the opening marker; empty for plain models."""
+        return (self.open_ids, *self.open_also) if self.open_ids else ()
+
+    @property
+    def closes(self) -> tuple[Marker, ...]:
+        """Every form of the closing marker; empty for plain models."""
+        return (self.close_ids, *self.close_also) if self.close_ids else ()
 
     def to_json(self) -> dict[str, Any]:
         """As JSON holds it: lists for tuples."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        return {key: _lists(value) for key, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Structure:
-        """The inverse of `to_json`. Raises KeyError or ValueError for another mapping."""
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for another mapping."""
+        fields = {key: _tuples(value) for key, value in data.items()}
+        channels = data.get("channels")
+        fields["channels"] = channels and Channels(**{key: _tuples(value) for key, value in channels.items()})
         return cls(**{**fields, "thinking": Thinking(data["thinking"])})
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_lists(item) for item in value]
+    return {key: _lists(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,9 +1,9 @@
 """What a template does, found by rendering small conversations and comparing ids.
 
 Tokenizer and template in, a `Probe` out: the ids the shelf of structures decides
-by. Nothing is read out of rendered text. A place in a conversation is found by
-rendering it twice with another content: what the two share at the end stands
-behind the content, whatever the tokenizer merged around it.
+by. Nothing is read out of rendered text. How an assistant's turn is written, with
+reasoning, without, and with tool calls, is `assistant_turns`' business; what the template's
+own switches do is `switches`'.
 
 Probes are rendered at fixed days, so that a structure does not change with the
 date; whether the prompt does is one of the findings (`depends_on_date`).
@@ -13,11 +13,16 @@ Refuses a template that does not even take one user message.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from draftmill.errors import RecipeError
+from draftmill.rendering.assistant_turns import Turns, common, read_turns, reasoning_is_kept, shared_end
+from draftmill.rendering.marker_forms import Marker, marker_forms
+from draftmill.rendering.probe_messages import CONTENTS, Messages, system, user
+from draftmill.rendering.switches import Switch, speaking_variables
 from draftmill.rendering.template import Refused, render_ids, template_text
 from draftmill.rendering.tokenizer import highest_id
 
@@ -27,13 +32,8 @@ if TYPE_CHECKING:
 PROBE_DAYS = (dt.date(2001, 2, 3), dt.date(2019, 11, 28))
 """Two days that differ in every part a template can print: year, month, day, weekday."""
 
-CONTENTS = ("7", "4")
-"""Two contents without a common id, which no tokenizer merges into one."""
-
 TAIL_SHOWN = 16
 """Ids of a prompt's end that are shown when the template adds nothing of its own."""
-
-Messages = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +42,26 @@ class Probe:
 
     `prompt_ids`: one user message with the generation prompt. `tail_ids`: what
     the generation prompt adds (all behind the user's content when it adds
-    nothing). `answer_end_ids`: what follows an assistant's content, from its
-    first marker on; empty when no marker does. `assistant_ids`: everything the
-    template writes around assistant turns, with and without reasoning.
-    `marker_ids`: added tokens seen in any probe. `end_ids`: what the caller
-    knows to end a turn, beside `eos_id`.
+    nothing). `turns`: how an assistant's turn is written. `switches`: the same
+    prompt with each of the template's own variables for thinking at each value.
+    `end_ids`: what the caller knows to end a turn, beside `eos_id`.
+    `depends_on_date`: the prompt differs at two days. `evidence`: what the
+    template refused.
     """
 
     tokenizer: PreTrainedTokenizerBase
     template: str
+    template_kwargs: dict[str, Any]
     added: dict[int, str]
     prompt_ids: tuple[int, ...]
     tail_ids: tuple[int, ...]
-    answer_end_ids: tuple[int, ...]
-    assistant_ids: tuple[tuple[int, ...], ...]
-    marker_ids: frozenset[int]
+    turns: Turns
+    switches: tuple[Switch, ...]
     blank_ids: tuple[int, ...]
     bos_id: int | None
     eos_id: int | None
     end_ids: tuple[int, ...]
     highest_id: int
-    keeps_history_reasoning: bool
     depends_on_date: bool
     evidence: tuple[str, ...]
 
@@ -70,12 +69,21 @@ class Probe:
         """Ids as text, for people."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
 
-    def ids_of(self, text: str) -> tuple[int, ...]:
-        """A marker's ids: one when the tokenizer has it as a token, else several."""
-        known = next((index for index, token in self.added.items() if token == text), None)
-        if known is not None:
-            return (known,)
+    def ids_of(self, text: str) -> Marker:
+        """The ids of a text that stands between two markers."""
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def forms_of(self, text: str) -> tuple[Marker, ...]:
+        """A marker's ids: one form of one id where the tokenizer has it as a token, else all that read as it."""
+        return marker_forms(self.tokenizer, text)
+
+    def keeps_reasoning(self, opening: str, closing: str) -> bool:
+        """Whether an earlier turn's reasoning, marked with these texts, is still in a later prompt."""
+        return reasoning_is_kept(_Renderer(self.tokenizer, self.template_kwargs), opening, closing)
+
+    def switched(self, switch: Switch) -> Probe:
+        """The same evidence with the prompt that the switch gives, and no further switch."""
+        return replace(self, prompt_ids=switch.prompt_ids, tail_ids=switch.tail_ids, switches=())
 
 
 def probe_template(
@@ -85,45 +93,43 @@ def probe_template(
     render = _Renderer(tokenizer, template_kwargs)
     added = {index: str(token) for index, token in tokenizer.added_tokens_decoder.items()}
     blank = blank_ids(tokenizer)
-    prompt = render.required(_user(CONTENTS[0]))
+    prompt = render.required(user(CONTENTS[0]))
     tail = render.tail(prompt)
-    last = [render(_user("2") + _assistant(content), speak=False) for content in CONTENTS]
-    inner = [render(_user("2") + _assistant(content) + _user("5"), speak=False) for content in CONTENTS]
-    reasoned = [render(_user("2") + _assistant("7", reasoning=text), speak=False) for text in CONTENTS]
-    others = [
-        render(_system("3") + _user("2")),
-        render(_system("3") + _user("2") + _assistant("7") + _user("5")),
-    ]
-    rendered = [prompt, *(ids for ids in (*last, *inner, *reasoned, *others) if ids is not None)]
-    markers = frozenset().union(*rendered) & added.keys() - set(blank)
+    eos = tokenizer.eos_token_id
+    turns = read_turns(
+        render,
+        tail=tail,
+        markers={index: text for index, text in added.items() if index not in set(blank)},
+        blanks=frozenset(blank),
+        known_ends=frozenset({*end_ids, *(() if eos is None else (eos,))}),
+    )
     return Probe(
         tokenizer=tokenizer,
         template=template_text(tokenizer),
+        template_kwargs=template_kwargs,
         added=added,
         prompt_ids=prompt,
         tail_ids=tail,
-        answer_end_ids=_answer_end(last, inner, markers, frozenset(blank)),
-        assistant_ids=tuple(ids for ids in (*last, *inner, *reasoned) if ids is not None),
-        marker_ids=markers,
+        turns=turns,
+        switches=tuple(_switches(tokenizer, template_kwargs)),
         blank_ids=blank,
         bos_id=tokenizer.bos_token_id,
-        eos_id=tokenizer.eos_token_id,
+        eos_id=eos,
         end_ids=tuple(end_ids),
         highest_id=highest_id(tokenizer),
-        keeps_history_reasoning=_keeps_history(render, template_text(tokenizer)),
-        depends_on_date=prompt != render(_user(CONTENTS[0]), day=PROBE_DAYS[1]),
-        evidence=tuple(render.refusals),
+        depends_on_date=_depends_on_date(render, template_text(tokenizer)),
+        evidence=tuple(dict.fromkeys(render.refusals)),
     )
 
 
 def blank_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     """Ids that are white space and nothing else, sorted."""
-    return tuple(sorted(index for token, index in tokenizer.get_vocab().items() if _is_blank(tokenizer, token, index)))
+    speaks = re.compile("[0-9A-Za-z]").search  # spares decoding nearly all of the vocabulary
+    silent = [item for item in tokenizer.get_vocab().items() if not speaks(item[0]) or item[0].startswith("<0x")]
+    return tuple(sorted(index for token, index in silent if _is_blank(tokenizer, token, index)))
 
 
 def _is_blank(tokenizer: PreTrainedTokenizerBase, token: str, index: int) -> bool:
-    if not token.startswith("<0x") and any(character.isascii() and character.isalnum() for character in token):
-        return False  # spares decoding nearly all of the vocabulary
     # SentencePiece drops the space of a lone piece when it decodes.
     text = str(tokenizer.decode([index], skip_special_tokens=False)) or token.replace("\u2581", " ")
     return text != "" and not text.strip()
@@ -138,14 +144,20 @@ class _Renderer:
         self.refusals: list[str] = []
 
     def __call__(
-        self, messages: Messages, *, speak: bool = True, day: dt.date = PROBE_DAYS[0]
+        self,
+        messages: Messages,
+        *,
+        speak: bool = True,
+        tools: list[dict[str, Any]] | None = None,
+        day: dt.date = PROBE_DAYS[0],
     ) -> tuple[int, ...] | None:
         ids = render_ids(
-            self._tokenizer, messages, None, template_kwargs=self._kwargs, date=day, add_generation_prompt=speak
+            self._tokenizer, messages, tools, template_kwargs=self._kwargs, date=day, add_generation_prompt=speak
         )
         if isinstance(ids, Refused):
-            roles = " ".join(message["role"] for message in messages)
-            self.refusals.append(f"the template does not take the roles [{roles}]: {ids.words}")
+            if not tools and all(isinstance(message["content"], str) for message in messages):
+                roles = " ".join(message["role"] for message in messages)
+                self.refusals.append(f"the template does not take the roles [{roles}]: {ids.words}")
             return None
         return tuple(ids.tolist())
 
@@ -162,60 +174,26 @@ class _Renderer:
 
     def tail(self, prompt: tuple[int, ...]) -> tuple[int, ...]:
         """What the generation prompt adds; when nothing, what stands behind the user's content."""
-        bare = self(_user(CONTENTS[0]), speak=False) or ()
-        added = prompt[_common(prompt, bare) :]
-        return added or _shared_end(prompt, self(_user(CONTENTS[1])) or ())
+        bare = self(user(CONTENTS[0]), speak=False) or ()
+        added = prompt[common(prompt, bare) :]
+        return added or shared_end(prompt, self(user(CONTENTS[1])) or ())
 
 
-def _user(content: str) -> Messages:
-    return [{"role": "user", "content": content}]
+def _switches(tokenizer: PreTrainedTokenizerBase, template_kwargs: dict[str, Any]) -> Iterable[Switch]:
+    for name, values in speaking_variables(tokenizer.get_chat_template(None, None)).items():
+        for value in values:
+            render = _Renderer(tokenizer, {**template_kwargs, name: value})
+            prompt = render(user(CONTENTS[0]))
+            if prompt:
+                yield Switch(name, value, prompt, render.tail(prompt))
 
 
-def _system(content: str) -> Messages:
-    return [{"role": "system", "content": content}]
-
-
-def _assistant(content: str, *, reasoning: str | None = None) -> Messages:
-    return [{"role": "assistant", "content": content, **({"reasoning_content": reasoning} if reasoning else {})}]
-
-
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the common beginning."""
-    return next((index for index, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def _shared_end(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    return a[len(a) - _common(a[::-1], b[::-1]) :]
-
-
-Rendered = Sequence[tuple[int, ...] | None]
-
-
-def _answer_end(last: Rendered, inner: Rendered, markers: frozenset[int], blank: frozenset[int]) -> tuple[int, ...]:
-    """What follows an assistant's content, from its first marker on.
-
-    Some templates end a turn only by the next one's marker, which then stands
-    right behind the content.
-    """
-    ends = [_behind_content(pair) for pair in (last, inner)]
-    for index, item in enumerate(ends[0]):
-        if item in markers:
-            return ends[0][index:]
-    first = next((index for index, item in enumerate(ends[1]) if item not in blank), None)
-    return ends[1][first:] if first is not None and ends[1][first] in markers else ()
-
-
-def _behind_content(pair: Rendered) -> tuple[int, ...]:
-    first, second = pair
-    # Equal ids: the template does not print the content at all, so nothing stands behind it.
-    return () if first is None or second is None or first == second else _shared_end(first, second)
-
-
-def _keeps_history(render: _Renderer, template: str) -> bool:
-    """Whether an earlier turn's reasoning is still in a later prompt: two reasonings, and do the ids differ?"""
-    if "reasoning" in template:  # it reads the reasoning from a field of its own
-        turns = [_assistant("7", reasoning=text) for text in CONTENTS]
-    else:
-        turns = [_assistant(f"<think>\n{text}\n</think>\n\n7") for text in CONTENTS]
-    first, second = (render(_user("2") + turn + _user("5")) for turn in turns)
-    return first is not None and second is not None and first != second
+def _depends_on_date(render: _Renderer, template: str) -> bool:
+    """Two days, and do the ids differ? Some templates print the day in their own system turn only, some in any."""
+    if "strftime_now" not in template:  # the only clock a template is given
+        return False
+    asked = user(CONTENTS[0])
+    return any(
+        render(messages, day=PROBE_DAYS[0]) != render(messages, day=PROBE_DAYS[1])
+        for messages in (asked, system("3") + asked)
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,13 @@ from transformers import PreTrainedTokenizerBase
 
 from draftmill.errors import RecipeError
 from draftmill.judging.derive import derive_structure, inspect
+from draftmill.judging.structure import Structure
 from draftmill.recipe import Model, Recipe
 from draftmill.recipe_file import parse_recipe
 from draftmill.records import Thinking
 from draftmill.rendering.tokenizer import load_tokenizer
+from draftmill.serving.shaped import shaped_tokenizer
+from infra.template_table import templates
 
 Shaped = Callable[[str, str], PreTrainedTokenizerBase]
 
@@ -130,20 +135,169 @@ def test_what_cannot_be_decided_is_refused(shaped: Shaped, ending: str) -> None:
         derive_structure(shaped("qwen3", template), recipe())
 
 
-def test_a_marker_of_several_ids_needs_the_closing_one_in_the_template(shaped: Shaped) -> None:
-    block = "{% if m.role == 'assistant' %}<think>ok</think>{% endif %}"
-    template = (
-        "{% for m in messages %}<|im_start|>" + block + "{{ m.content }}<|im_end|>{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|><think>{% endif %}"
-    )
-    tokenizer = shaped("bare", template)
+TEXT_MARKERS = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+)
+
+
+def test_markers_that_are_ordinary_text_have_several_forms(shaped: Shaped) -> None:
+    tokenizer = shaped("bare", TEXT_MARKERS)
     structure = derive_structure(tokenizer, recipe())
     assert structure.thinking is Thinking.OPENED_BY_PROMPT
     assert len(structure.open_ids) > 1
-    assert tokenizer.decode(list(structure.close_ids)) == "</think>"
+    assert structure.open_ids in [structure.tail_ids[i:][: len(structure.open_ids)] for i in range(8)]
+    assert len(structure.closes) > 1
+    assert all("</think>" in tokenizer.decode(list(form)) for form in structure.closes)
+    assert any("forms of its ids" in line for line in structure.evidence)
 
+
+def test_markers_of_text_that_share_an_id(shaped: Shaped) -> None:
+    structure = derive_structure(shaped("bare", TEXT_MARKERS.replace("<think>\n", "<think></think>")), recipe())
+    assert structure.thinking is CLOSED
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        ("So it is Paris.", "\n\nParis"),
+        ("42\n", "\nThe answer"),
+        ("done", " ok"),
+        ("x = 1)\n\n", "\n\n# Title"),
+        ("", ""),
+    ],
+)
+def test_a_form_is_found_in_whatever_the_model_writes(shaped: Shaped, before: str, behind: str) -> None:
+    tokenizer = shaped("bare", TEXT_MARKERS)
+    structure = derive_structure(tokenizer, recipe())
+    ids = tokenizer.encode(before + "</think>" + behind, add_special_tokens=False)
+    found = {form for form in structure.closes for i in range(len(ids)) if tuple(ids[i : i + len(form)]) == form}
+    assert len(found) == 1
+
+
+TEMPLATES = dict(templates())
+
+GPT_OSS = {
+    "<|return|>": 200002,
+    "<|channel|>": 200005,
+    "<|start|>": 200006,
+    "<|end|>": 200007,
+    "<|message|>": 200008,
+    "<|call|>": 200012,
+}
+
+
+def gpt_oss(folder: Path, template: str) -> PreTrainedTokenizerBase:
+    roles = {"eos_token": "<|return|>"}
+    shaped_tokenizer(folder, markers=GPT_OSS, roles=roles, chat_template=template)
+    return load_tokenizer(Model(name=str(folder), context_length=4096))
+
+
+def test_channels(tmp_path: Path) -> None:
+    tokenizer = gpt_oss(tmp_path, TEMPLATES["openai-gpt-oss-120b"])
+    structure = derive_structure(tokenizer, recipe(date="2026-01-31"))
+    assert (structure.name, structure.thinking) == ("channels", MODEL)
+    assert structure.end_ids == (200002, 200012)
+    assert structure.close_ids == (200007,)
+    assert (structure.open_ids[0], structure.open_ids[-1]) == (200005, 200008)
+    assert structure.foreign_ids == ()
+    assert structure.channels is not None
+    assert structure.channels.next_ids == structure.tail_ids
+    assert structure.tail_ids[0] == 200006
+    assert [len(names) for names in (structure.channels.reasoning, structure.channels.content)] == [1, 2]
+    assert Structure.from_json(structure.to_json()) == structure
+    with pytest.raises(RecipeError, match=r"set model\.date"):
+        derive_structure(tokenizer, recipe())
+
+
+def test_a_prompt_that_names_the_channel_is_not_decided(tmp_path: Path) -> None:
+    speaks = "{%- if add_generation_prompt -%}\n<|start|>assistant"
+    template = TEMPLATES["openai-gpt-oss-120b"].replace(speaks, speaks + "<|channel|>final<|message|>")
+    assert template != TEMPLATES["openai-gpt-oss-120b"]
     with pytest.raises(RecipeError, match="cannot be decided"):
-        derive_structure(shaped("bare", template.replace(block, "")), recipe())
+        derive_structure(gpt_oss(tmp_path, template), recipe(date="2026-01-31"))
+
+
+STRIPS = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def test_a_template_that_only_strips_reasoning_proves_nothing(shaped: Shaped) -> None:
+    with pytest.raises(RecipeError, match="cannot be decided"):
+        derive_structure(shaped("qwen3", STRIPS), recipe())
+    named = derive_structure(shaped("qwen3", STRIPS), recipe("think"))
+    assert (named.thinking, named.open_ids) == (MODEL, (151667,))
+    assert any("named in the recipe" in line for line in named.evidence)
+
+
+SWITCHED = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "kwargs", "thinking"),
+    [
+        # off closes a block: without it the model opens
+        ("", "{% if thinking == false %}<think></think>{% endif %}", {}, MODEL),
+        ("", "{% if thinking == false %}<think></think>{% endif %}", {"thinking": False}, CLOSED),
+        ("", "{% if skip_thinking %}<think></think>{% endif %}", {}, MODEL),
+        ("", "{% if thinking_budget == 0 %}<think></think>{% endif %}", {}, MODEL),
+        # the template's own instructions show the pair
+        ("Write <think> first, then </think>.", "", {}, MODEL),
+        ("{% if thinking %}Write <think> first, then </think>.{% endif %}", "", {}, Thinking.NONE),
+        ("{% if thinking %}Write <think> first, then </think>.{% endif %}", "", {"thinking": True}, MODEL),
+        # one switch opens and closes: left alone, the model does as it likes
+        ("", "{% if thinking %}<think>{% elif thinking == false %}<think></think>{% endif %}", {}, None),
+        (
+            "",
+            "{% if thinking %}<think>{% elif thinking == false %}<think></think>{% endif %}",
+            {"thinking": True},
+            PROMPT,
+        ),
+        # on only opens: off may still reason
+        ("", "{% if thinking %}<think>{% endif %}", {}, None),
+    ],
+)
+def test_switches(shaped: Shaped, before: str, behind: str, kwargs: dict[str, Any], thinking: Thinking | None) -> None:
+    template = STRIPS.replace("{% for", before + "{% for", 1).replace("{% endif %}", behind + "{% endif %}")
+    tokenizer = shaped("qwen3", template)
+    if thinking is None:
+        with pytest.raises(RecipeError, match="cannot be decided") as caught:
+            derive_structure(tokenizer, recipe(template_kwargs=kwargs))
+        assert "with thinking=True it ends with" in str(caught.value.value)
+    else:
+        structure = derive_structure(tokenizer, recipe(template_kwargs=kwargs))
+        assert (structure.name, structure.thinking, structure.open_ids) == ("think", thinking, (151667,))
+
+
+def test_an_answer_without_reasoning_that_still_has_a_block(shaped: Shaped) -> None:
+    template = STRIPS.replace(
+        "{{ m.content.split", "{% if m.role == 'assistant' %}<think></think>{% endif %}{{ m.content.split"
+    )
+    structure = derive_structure(shaped("qwen3", template), recipe())
+    assert structure.thinking is MODEL
+    assert "every answer opens" in structure.evidence[0]
+
+
+def test_tool_markers_may_stand_in_an_answer_and_what_ends_a_call_ends_a_turn(shaped: Shaped) -> None:
+    template = (
+        "{% for m in messages %}{% if m.role == 'tool' %}<|endoftext|>{{ m.content }}{% else %}"
+        "<|im_start|>{{ m.role }}\n"
+        "{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>{{ call.function.arguments.city }}</tool_call>"
+        "{% endfor %}{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    structure = derive_structure(shaped("qwen3", template), recipe("plain"))
+    assert structure.end_ids == (151643, 151644, 151645)  # the next turn's marker, a tool's result, eos
+    assert not {151657, 151658} & {*structure.foreign_ids, *structure.end_ids}
+
+
+def test_prose_about_reasoning_is_no_reasoning(shaped: Shaped) -> None:
+    template = "You reason well; think step by step.{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"
+    assert derive_structure(shaped("bare", template), recipe()).name == "plain"
+    for hint in ("{# #}{{ reasoning_content }}", "<thoughts>", "{% if m.role == 'thinking' %}{% endif %}"):
+        with pytest.raises(RecipeError, match="cannot be decided"):
+            derive_structure(shaped("bare", template.replace("{{ m.content }}", "{{ m.content }}" + hint)), recipe())
 
 
 def test_named_think_must_fit(shaped: Shaped) -> None:
@@ -152,7 +306,7 @@ def test_named_think_must_fit(shaped: Shaped) -> None:
 
 
 def test_no_id_ends_a_turn(shaped: Shaped) -> None:
-    tokenizer = shaped("bare", "{% for m in messages %}{{ m.content }}\n{% endfor %}")
+    tokenizer = copy.deepcopy(shaped("bare", "{% for m in messages %}{{ m.content }}\n{% endfor %}"))
     tokenizer.eos_token = None
     with pytest.raises(RecipeError, match="no id ends a turn"):
         derive_structure(tokenizer, recipe())
