@@ -25,11 +25,13 @@ from benchmarks.table import section
 
 RESULTS = Path(__file__).parent / "results"
 
+SHARED = "client, fake server and Prefect server share the machine"
+
 
 def main() -> None:
     given = _parser().parse_args()
     day = dt.date.today().isoformat()
-    text = head(command_line(), day)
+    text = head(command_line(), f"draftmill against a plain loop, {day}", notes=[SHARED])
     with tempfile.TemporaryDirectory(prefix="draftmill-bench-") as place:
         with prefect_server(Path(place)) as prefect:
             for name in given.scenario:

@@ -7,6 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,18 +15,18 @@ PACKAGES = ("aiohttp", "orjson", "prefect", "pyarrow", "numpy", "pandas")
 _ROOT = Path(__file__).parents[1]
 
 
-def head(command: list[str], day: str) -> str:
-    """The beginning of a result file."""
-    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+def head(command: list[str], title: str, *, notes: Sequence[str] = (), packages: Sequence[str] = PACKAGES) -> str:
+    """The beginning of a result file. `notes`: what else a reader must know, a line each."""
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
     lines = [
-        f"# draftmill against a plain loop, {day}",
+        f"# {title}",
         "",
         f"    {shlex.join(['python', *command])}",
         "",
         f"- commit {_commit()}",
         f"- {_processor()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB; {platform.platform()}",
-        f"- Python {platform.python_version()}; {packages}",
-        "- client, fake server and Prefect server share the machine",
+        f"- Python {platform.python_version()}; {versions}",
+        *(f"- {note}" for note in notes),
         "- medians, least and greatest in brackets; how to read it: benchmarks/README.md",
         "",
     ]

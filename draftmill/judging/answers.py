@@ -22,6 +22,9 @@ Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.str_]
 
+STOP, LENGTH = "stop", "length"
+"""The two ways in which an answer may end; all others are aborts."""
+
 NOT_GIVEN = -1
 """Stands for a number the server did not give."""
 

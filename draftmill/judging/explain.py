@@ -6,6 +6,7 @@ Only written for rows that somebody looks at; nothing is decided by these texts.
 from __future__ import annotations
 
 from draftmill.judging.answers import NOT_GIVEN
+from draftmill.judging.loops import FEWEST_REPEATS, period_of
 from draftmill.judging.rules import Case
 from draftmill.records import Reason
 
@@ -15,7 +16,7 @@ IDS_AROUND = 4
 
 def explain(case: Case, b: int, reason: Reason, position: int | None) -> str:
     """What row b's verdict says: `position` is its index in prompt + output."""
-    numbers = _numbers(case, b, reason)
+    numbers = _loop(case, b, position) if reason is Reason.DEGENERATE else _numbers(case, b, reason)
     place = "" if position is None else _place(case, b, position)
     return "; ".join(part for part in (numbers, place) if part)
 
@@ -42,10 +43,16 @@ def _numbers(case: Case, b: int, reason: Reason) -> str:
         case Reason.NO_END_OF_TURN:
             matched = str(answers.matched_text_B[b]) or _said(int(answers.matched_id_B[b]))
             return f"stopped by {matched}; ids that end a turn: {list(case.structure.end_ids)}"
-        case Reason.DEGENERATE:
-            return "the ids from there to the end are one cycle"
         case _:
             return ""
+
+
+def _loop(case: Case, b: int, position: int | None) -> str:
+    begin, end = int(case.answers.offsets_B1[b]) + (position or 0), int(case.body_ends_B[b])
+    period = period_of(case.answers.ids_T[begin:end])
+    if period is None:
+        return f"of the last {end - begin} ids most lie in phrases said {FEWEST_REPEATS} times or more"
+    return f"the last {end - begin} ids are one cycle of {period}"
 
 
 def _said(number: int) -> str:

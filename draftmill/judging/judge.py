@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from draftmill.judging.answers import Answers, Flags, Numbers
+from draftmill.judging.blocks import course_of_blocks
+from draftmill.judging.channels import course_of_channels
 from draftmill.judging.explain import explain
 from draftmill.judging.markers import NOWHERE, find_markers
 from draftmill.judging.rules import RULES, Case, echo_windows
 from draftmill.judging.structure import Structure
-from draftmill.records import OF_AN_ANSWER, Completion, Reason, Thinking, Verdict
+from draftmill.records import OF_AN_ANSWER, Completion, Reason, Verdict
 
 OK = -1
 """Code of a good row; others are indices into `records.OF_AN_ANSWER`."""
@@ -81,7 +83,7 @@ def judge(
     answers: Answers, structure: Structure, *, on_truncated: str, degenerate: Literal["auto", "off"] | int
 ) -> Verdicts:
     """One verdict per row. `on_truncated` and `degenerate` are the recipe's."""
-    case = Case(answers, structure, find_markers(answers, structure), on_truncated, degenerate)
+    case = _case(answers, structure, on_truncated, degenerate)
     code_B = np.full(len(answers), OK, np.int8)
     at_B = np.full(len(answers), NOWHERE, np.int64)
     for code, reason in enumerate(OF_AN_ANSWER):
@@ -92,7 +94,7 @@ def judge(
     return Verdicts(
         case=case,
         code_B=code_B,
-        reasoning_end_B=_in_row(answers, _reasoning_end(case)),
+        reasoning_end_B=_in_row(answers, case.course.reasoning_end_B),
         stop_id_B=_stop_id(case),
         position_B=_in_row(answers, at_B),
         single_echo_B=_single_echo(answers) & (code_B == OK),
@@ -107,12 +109,10 @@ def judge_one(
     return judge(answers, structure, on_truncated=on_truncated, degenerate=degenerate).verdict(0)
 
 
-def _reasoning_end(case: Case) -> Numbers:
-    """Index into `ids_T` of the last id of the marker that closes the reasoning."""
-    close_B = case.markers.closes.nth(0)
-    if case.structure.thinking not in (Thinking.OPENED_BY_PROMPT, Thinking.OPENED_BY_MODEL):
-        return np.full_like(close_B, NOWHERE)
-    return np.where(close_B == NOWHERE, NOWHERE, close_B + len(case.structure.close_ids) - 1)
+def _case(answers: Answers, structure: Structure, on_truncated: str, degenerate: Literal["auto", "off"] | int) -> Case:
+    markers = find_markers(answers, structure)
+    course_of = course_of_blocks if structure.channels is None else course_of_channels
+    return Case(answers, structure, markers, course_of(answers, structure, markers), on_truncated, degenerate)
 
 
 def _stop_id(case: Case) -> Numbers:

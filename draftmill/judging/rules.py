@@ -14,14 +14,13 @@ from typing import Literal
 
 import numpy as np
 
-from draftmill.judging import loops
-from draftmill.judging.answers import NOT_GIVEN, Answers, Flags, Numbers
-from draftmill.judging.markers import NOWHERE, Markers, first_not_blank
-from draftmill.judging.structure import Structure
-from draftmill.records import Reason, Thinking
-
-STOP, LENGTH = "stop", "length"
-"""The two ways in which an answer may end; all others are aborts."""
+from draftmill.judging.answers import LENGTH, NOT_GIVEN, STOP, Answers, Flags, Numbers
+from draftmill.judging.course import Course
+from draftmill.judging.loops import AUTO_BOUND, cycle_starts
+from draftmill.judging.markers import NOWHERE, Markers, first_not_blank, grammar_ids, stands_at
+from draftmill.judging.phrases import repetition_starts
+from draftmill.judging.structure import Marker, Structure
+from draftmill.records import Reason
 
 NAN_MATCHED = "NaN happened"
 """SGLang's `matched` when the logits were NaN (0.5.23): a value of its protocol."""
@@ -37,12 +36,18 @@ class Case:
     answers: Answers
     structure: Structure
     markers: Markers
+    course: Course
     on_truncated: str
     degenerate: Literal["auto", "off"] | int
 
     @property
     def stopped_B(self) -> Flags:
         return np.asarray(self.answers.finish_type_B == STOP)
+
+    @property
+    def body_ends_B(self) -> Numbers:
+        """Where each row's output ends, but for the id that ends the turn."""
+        return self.answers.ends_B - self.markers.last_is_end_B
 
     @property
     def cut_B(self) -> Flags:
@@ -114,10 +119,18 @@ def prompt_echo(case: Case) -> Found:
     bad_B = np.zeros(len(answers), np.bool_)
     for k in range(2, LONGEST_ECHO + 1):
         bad_B |= (tails_BK[:, -k:] == heads_BK[:, :k]).all(axis=1)
-    markers = {*structure.foreign_ids, *_single(structure.open_ids), *_single(structure.close_ids)}
-    repeatable = sorted(markers & set(structure.tail_ids))
-    bad_B |= np.isin(heads_BK[:, 0], np.array(repeatable, np.int64))
+    rows = np.arange(len(answers))
+    for marker in _of_tail(structure):
+        bad_B |= stands_at(answers, marker, answers.starts_B, rows)
     return Found(bad_B, np.where(bad_B, answers.starts_B, NOWHERE))
+
+
+def _of_tail(structure: Structure) -> list[Marker]:
+    """The markers that stand in the prompt's tail."""
+    tail = structure.tail_ids
+    ids = sorted({*structure.foreign_ids, *grammar_ids(structure)} & set(tail))
+    forms = {*structure.opens, *structure.closes, *((index,) for index in ids)}
+    return [form for form in sorted(forms) if any(tail[at : at + len(form)] == form for at in range(len(tail)))]
 
 
 def echo_windows(answers: Answers) -> tuple[Numbers, Numbers]:
@@ -125,15 +138,17 @@ def echo_windows(answers: Answers) -> tuple[Numbers, Numbers]:
     k = np.arange(LONGEST_ECHO)
     tail_at = answers.starts_B[:, None] + k - LONGEST_ECHO
     head_at = answers.starts_B[:, None] + k
-    padded_T = np.append(answers.ids_T.astype(np.int64), 0)
-    has_tail, has_head = tail_at >= answers.offsets_B1[:-1, None], head_at < answers.ends_B[:, None]
-    tails_BK = np.where(has_tail, padded_T[np.where(has_tail, tail_at, -1)], np.iinfo(np.int64).min)
-    heads_BK = np.where(has_head, padded_T[np.where(has_head, head_at, -1)], np.iinfo(np.int64).max)
-    return tails_BK, heads_BK
+    none = np.iinfo(np.int64)
+    return (
+        _ids_at(answers, tail_at, tail_at >= answers.offsets_B1[:-1, None], none.min),
+        _ids_at(answers, head_at, head_at < answers.ends_B[:, None], none.max),
+    )
 
 
-def _single(marker: tuple[int, ...]) -> tuple[int, ...]:
-    return marker if len(marker) == 1 else ()
+def _ids_at(answers: Answers, at_BK: Numbers, has_BK: Flags, missing: int) -> Numbers:
+    ids_BK = np.full(at_BK.shape, missing, np.int64)
+    ids_BK[has_BK] = answers.ids_T[at_BK[has_BK]]
+    return ids_BK
 
 
 def after_end_of_turn(case: Case) -> Found:
@@ -144,32 +159,17 @@ def after_end_of_turn(case: Case) -> Found:
 
 def reasoning_reopened(case: Case) -> Found:
     """An opening marker where none may be, or a closing one too many."""
-    opens, closes = case.markers.opens, case.markers.closes
-    allowed = {
-        Thinking.OPENED_BY_PROMPT: (0, 1),
-        Thinking.OPENED_BY_MODEL: (1, 1),
-        Thinking.CLOSED_BY_PROMPT: (0, 0),
-        Thinking.NONE: (0, 0),
-    }
-    num_opens, num_closes = allowed[case.structure.thinking]
-    return _at(_earlier(opens.nth(num_opens), closes.nth(num_closes)))
-
-
-def _earlier(a_B: Numbers, b_B: Numbers) -> Numbers:
-    return np.where((a_B == NOWHERE) | ((b_B != NOWHERE) & (b_B < a_B)), b_B, a_B)
+    return _at(case.course.reopened_B)
 
 
 def reasoning_not_opened(case: Case) -> Found:
-    """The model is to open its reasoning and begins with something else."""
-    first_B = first_not_blank(case.markers.blanks, case.answers.starts_B)
-    fine_B = (first_B >= case.answers.ends_B) | (first_B == case.markers.opens.nth(0))
-    fine_B |= case.structure.thinking is not Thinking.OPENED_BY_MODEL
-    return _at(np.where(fine_B, NOWHERE, first_B))
+    """The model is to open its reasoning (or a channel) and begins with something else."""
+    return _at(case.course.unopened_B)
 
 
 def foreign_marker(case: Case) -> Found:
-    """A role or turn marker inside the answer."""
-    return _at(case.markers.foreign.nth(0))
+    """A role or turn marker inside the answer, or a channel's marker where the grammar has none."""
+    return _at(case.course.foreign_B)
 
 
 def truncated(case: Case) -> Found:
@@ -187,36 +187,28 @@ def no_end_of_turn(case: Case) -> Found:
 
 def reasoning_not_closed(case: Case) -> Found:
     """Ended the turn inside its reasoning."""
-    closed_B = case.markers.closes.nth(0) != NOWHERE
-    bad_B = case.stopped_B & ~closed_B
-    if case.structure.thinking is Thinking.OPENED_BY_MODEL:
-        bad_B &= case.markers.opens.nth(0) != NOWHERE
-    elif case.structure.thinking is not Thinking.OPENED_BY_PROMPT:
-        bad_B &= False
+    bad_B = case.stopped_B & case.course.inside_B
     return Found(bad_B, np.where(bad_B, case.answers.ends_B - 1, NOWHERE))
 
 
 def empty_content(case: Case) -> Found:
     """Nothing but white space between the reasoning (or the start) and the end of the turn."""
-    start_B = content_start(case)
-    stop_B = case.answers.ends_B - case.markers.last_is_end_B
-    bad_B = case.stopped_B & (first_not_blank(case.markers.blanks, start_B) >= stop_B)
+    start_B = case.course.content_B
+    bad_B = case.stopped_B & (start_B != NOWHERE)
+    bad_B &= first_not_blank(case.markers.blanks, start_B) >= case.body_ends_B
     return Found(bad_B, np.where(bad_B, start_B, NOWHERE))
 
 
-def content_start(case: Case) -> Numbers:
-    """Where the content begins: behind the closing marker, else at the output's start."""
-    close_B = case.markers.closes.nth(0)
-    return np.where(close_B == NOWHERE, case.answers.starts_B, close_B + len(case.structure.close_ids))
-
-
 def degenerate(case: Case) -> Found:
-    """A loop at the end."""
-    answers = case.answers
-    ends_B = answers.ends_B - case.markers.last_is_end_B
-    bad_B = loops.degenerate(answers.ids_T, answers.starts_B, ends_B, bound=case.degenerate)
-    num_ids = 0 if case.degenerate == "off" else loops.window_ids(case.degenerate)
-    return Found(bad_B, np.where(bad_B, ends_B - num_ids, NOWHERE))
+    """A loop at the end: one cycle, or phrases again and again with little else between."""
+    if case.degenerate == "off":
+        return _nowhere(np.zeros(len(case.answers), np.bool_))
+    bound = AUTO_BOUND if case.degenerate == "auto" else case.degenerate
+    ids_T, starts_B, ends_B = case.answers.ids_T, case.answers.starts_B, case.body_ends_B
+    at_B = cycle_starts(ids_T, starts_B, ends_B, bound=bound)
+    others = np.flatnonzero(at_B == NOWHERE)
+    at_B[others] = repetition_starts(ids_T, starts_B[others], ends_B[others], bound=bound)
+    return _at(at_B)
 
 
 RULES: Mapping[Reason, Rule] = MappingProxyType(

@@ -14,7 +14,10 @@ import pytest
 
 from draftmill.arrays import ids_array
 from draftmill.judging.structure import Structure
+from draftmill.recipe import Model
 from draftmill.records import Answer, Completion, Row, Thinking
+from draftmill.rendering.gguf import smollm2_gguf, tokenizer_folder
+from draftmill.rendering.tokenizer import load_tokenizer
 
 TAILS = {
     Thinking.OPENED_BY_PROMPT: (5, 10, 1, 7),
@@ -73,3 +76,11 @@ def completion_of() -> Callable[..., Completion]:
         return Completion(row, Answer(**{**answer, **fields}))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def text_ids() -> Callable[[str], list[int]]:
+    """`text_ids(text)`: ids of SmolLM2's tokenizer, as a model would write the text."""
+    folder = tokenizer_folder(smollm2_gguf())
+    tokenizer = load_tokenizer(Model(name=str(folder), context_length=8192))
+    return lambda text: [*tokenizer(text, add_special_tokens=False)["input_ids"]]
