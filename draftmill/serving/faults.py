@@ -22,6 +22,9 @@ from draftmill.serving.protocol import GenerateRequest
 NAN = "NaN happened"
 """What SGLang 0.5.23 reports as matched when the logits were broken."""
 
+LOOP_IDS = 4
+"""Ids of the cycle in which an answer is caught: a few words, as in loops that were seen."""
+
 NO_VOCABULARY = 10_000_000
 """An id beyond any model's vocabulary, for a fake that does not know its own."""
 
@@ -52,17 +55,28 @@ class Fault(StrEnum):
     ID_OUT_OF_RANGE = "id_out_of_range"
     NO_OUTPUT_IDS = "no_output_ids"
     NAN = "nan"
-    STRIPPED_MARKER = "stripped_marker"
+    STRIPPED_MARKER = "stripped_marker"  # of the reasoning: each one that the model produced
     PROMPT_TAIL_FIRST = "prompt_tail_first"
     OPENED_AGAIN = "opened_again"
     NO_END = "no_end"
+    TRIMMED = "trimmed"  # the last id is gone, but counted
+    EMPTIED = "emptied"  # nothing came, nothing is counted, and yet it stopped
+    PAST_END = "past_end"  # as speculative decoding did: ids behind the one that ended the turn
+    FORCED_CLOSE = "forced_close"  # a thinking budget closes the reasoning, and the model closes it again
+    NEXT_TURN = "next_turn"  # the end was missed, and a turn like the prompt's begins inside the answer
+    NO_CONTENT = "no_content"
+    LOOPED = "looped"  # the last ids again and again, until the budget is used up
     CLIPPED_BUDGET = "clipped_budget"
     OTHER_WEIGHTS = "other_weights"
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A fault with its size: `amount` is ids for PROMPT_TAIL_FIRST, seconds of Retry-After for RATE_LIMITED."""
+    """A fault with its size.
+
+    `amount`: ids of the prompt for PROMPT_TAIL_FIRST and NEXT_TURN, of the answer for PAST_END; seconds of Retry-After
+    for RATE_LIMITED.
+    """
 
     fault: Fault
     amount: int = 1
@@ -170,10 +184,8 @@ def _nan(body: dict[str, Any], _: Scene) -> None:
 
 
 def _stripped_marker(body: dict[str, Any], scene: Scene) -> None:
-    ids = list(body["output_ids"])
-    if scene.markers.close_id in ids:
-        ids.remove(scene.markers.close_id)
-    _with_ids(body, ids)
+    both = (scene.markers.open_id, scene.markers.close_id)
+    _with_ids(body, [index for index in body["output_ids"] if index not in both])
 
 
 def _prompt_tail_first(body: dict[str, Any], scene: Scene) -> None:
@@ -187,6 +199,43 @@ def _opened_again(body: dict[str, Any], scene: Scene) -> None:
 
 def _no_end(body: dict[str, Any], _: Scene) -> None:
     _with_ids(body, body["output_ids"][:-1])
+
+
+def _trimmed(body: dict[str, Any], _: Scene) -> None:
+    body["output_ids"] = body["output_ids"][:-1]
+
+
+def _emptied(body: dict[str, Any], _: Scene) -> None:
+    _with_ids(body, [])
+
+
+def _past_end(body: dict[str, Any], scene: Scene) -> None:
+    ids = body["output_ids"]
+    _with_ids(body, [*ids, *ids[: scene.amount]])
+
+
+def _forced_close(body: dict[str, Any], scene: Scene) -> None:
+    ids: list[int] = body["output_ids"]
+    if (close_id := scene.markers.close_id) is not None and close_id in ids:
+        forced_at = ids.index(close_id) // 2
+        _with_ids(body, [*ids[:forced_at], close_id, *ids[forced_at:]])
+
+
+def _next_turn(body: dict[str, Any], scene: Scene) -> None:
+    ids = body["output_ids"]
+    _with_ids(body, [*ids[:-1], *scene.request.prompt_ids[: scene.amount], *ids[-1:]])
+
+
+def _no_content(body: dict[str, Any], scene: Scene) -> None:
+    ids, close_id = body["output_ids"], scene.markers.close_id
+    num_thought = ids.index(close_id) + 1 if close_id in ids else 0
+    _with_ids(body, [*ids[:num_thought], *ids[-1:]])
+
+
+def _looped(body: dict[str, Any], scene: Scene) -> None:
+    said, budget = body["output_ids"][:-1], scene.request.budget
+    _with_ids(body, (said + said[-LOOP_IDS:] * budget)[:budget])
+    body["meta_info"]["finish_reason"] = ran_out(budget)
 
 
 def _clipped_budget(body: dict[str, Any], _: Scene) -> None:
@@ -213,6 +262,13 @@ _CHANGES: dict[Fault, Callable[[dict[str, Any], Scene], None]] = {
     Fault.PROMPT_TAIL_FIRST: _prompt_tail_first,
     Fault.OPENED_AGAIN: _opened_again,
     Fault.NO_END: _no_end,
+    Fault.TRIMMED: _trimmed,
+    Fault.EMPTIED: _emptied,
+    Fault.PAST_END: _past_end,
+    Fault.FORCED_CLOSE: _forced_close,
+    Fault.NEXT_TURN: _next_turn,
+    Fault.NO_CONTENT: _no_content,
+    Fault.LOOPED: _looped,
     Fault.CLIPPED_BUDGET: _clipped_budget,
     Fault.OTHER_WEIGHTS: _other_weights,
 }

@@ -1,11 +1,12 @@
 """`make demo-reasoning`: why draftmill keeps ids, told on the terminal.
 
 One question to a Kimi-shaped model: what a chat API would have given, what the
-ids are, and what becomes of five servers that spoil them. All of it is computed
-while you watch, by the client and the judge that a run uses; only the server is
-a fake. Nothing outside this machine is asked, nothing is kept.
+ids are, and what becomes of servers that spoil them, one at least for each
+reason code. All of it is computed while you watch, by the client and the judge
+that a run uses; only the server is a fake. Nothing outside this machine is
+asked, nothing is kept.
 
-Ends with 0 when every spoiled answer was found, 1 when one passed for good.
+Ends with 0 when every spoiled answer was found by its name, else with 1.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from pathlib import Path
 
 from draftmill.errors import DraftmillError
 from draftmill.reporting import terminal
-from draftmill.serving.founding_story import Story
-from draftmill.serving.kimi_case import ABORTED_ONCE, CORRUPTIONS, Exchange, KimiCase, ask, kimi_case
+from draftmill.serving.corruptions import ABORTED_ONCE, GROUPS
+from draftmill.serving.founding_exchange import ask
+from draftmill.serving.founding_story import Spoiled, Story, is_named
+from draftmill.serving.kimi_case import FoundingCase, hybrid_case, kimi_case
+from draftmill.serving.shaped import KIMI
 
 INTERRUPTED = 130
 """Exit status of a command ended by Ctrl-C, as shells have it."""
@@ -33,7 +37,8 @@ def main() -> int:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     try:
         with tempfile.TemporaryDirectory(prefix="draftmill-kimi-") as folder:
-            return asyncio.run(_tell(kimi_case(Path(folder))))
+            kimi, hybrid = kimi_case(Path(folder) / "kimi"), hybrid_case(Path(folder) / "hybrid")
+            return asyncio.run(_tell(kimi, hybrid))
     except DraftmillError as error:
         terminal.print_error(error)
         return error.exit_code
@@ -41,18 +46,20 @@ def main() -> int:
         return INTERRUPTED
 
 
-async def _tell(case: KimiCase) -> int:
-    story = Story(case)
+async def _tell(kimi: FoundingCase, hybrid: FoundingCase) -> int:
+    story = Story(kimi)
     story.question()
-    story.through_a_chat_api()
-    story.by_ids(await ask(case))
-    spoiled: list[Exchange] = []
-    for number, corruption in enumerate(CORRUPTIONS, start=1):
-        spoiled.append(await ask(case, corruption))
-        story.spoiled(number, corruption, spoiled[-1])
-    story.recovered(await ask(case, ABORTED_ONCE))
+    story.by_text()
+    story.by_ids(await ask(kimi))
+    story.spoiling()
+    spoiled: list[Spoiled] = []
+    for group in GROUPS:
+        together = [(one, await ask(kimi if one.shape is KIMI else hybrid, one)) for one in group.corruptions]
+        story.spoiled(group.title, together)
+        spoiled += together
+    story.recovered(await ask(kimi, ABORTED_ONCE))
     story.end(spoiled)
-    return 0 if all(exchange.verdict.reason for exchange in spoiled) else 1
+    return 0 if all(is_named(corruption, exchange) for corruption, exchange in spoiled) else 1
 
 
 if __name__ == "__main__":

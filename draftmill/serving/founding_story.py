@@ -7,34 +7,35 @@ terminal; plain text when it is not a terminal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
-from draftmill.reporting.interlinear import Interlinear, shown
+from draftmill.records import OF_AN_ANSWER
+from draftmill.reporting.interlinear import Interlinear
 from draftmill.reporting.plain_text import plain
-from draftmill.reporting.row_parts import STYLES, Part, Piece
 from draftmill.serving import retokenized
-from draftmill.serving.kimi_case import END_OF_TURN, END_THINK, QUESTION, THINK, Corruption, Exchange, KimiCase
+from draftmill.serving.corruptions import END_OF_TURN, END_THINK, THINK, Corruption
+from draftmill.serving.founding_exchange import Exchange
+from draftmill.serving.founding_tables import fields, legend, losses_table, pieces, spoiled_table, times
+from draftmill.serving.kimi_case import QUESTION, FoundingCase
 
 WIDEST = 100
 """Columns: longer lines are hard to read, and not every terminal has them."""
 
-BEFORE, AFTER = 3, 4
-"""Ids shown on either side of the place a verdict names."""
-
 TAIL_SHOWN = 5
 """Ids of the prompt shown before the answer: from `<|im_assistant|>` on."""
+
+Spoiled = tuple[Corruption, Exchange]
 
 
 class Story:
     """Prints one part of the story a call, in the order of the methods."""
 
-    def __init__(self, case: KimiCase, console: Console | None = None) -> None:
+    def __init__(self, case: FoundingCase, console: Console | None = None) -> None:
         self._case = case
         self._out = console or Console(highlight=False, markup=False, emoji=False)
         self._out.width = min(self._out.width, WIDEST)
@@ -52,47 +53,41 @@ class Story:
             f'"{QUESTION}", rendered by the template: {len(case.prompt_ids)} ids. The last one is {THINK}, <think>: '
             "the template opens the reasoning, so the model never generates that marker."
         )
-        self._show(Interlinear(self._pieces(case.prompt_ids, self._prompt_parts())))
+        self._show(Interlinear(pieces(case, case.prompt_ids)))
 
-    def through_a_chat_api(self) -> None:
-        """Text back, tokenized again, and where that is not what the model produced."""
+    def by_text(self) -> None:
+        """Text back, tokenized again: each way in which that is not what the model produced."""
         case, tokenizer = self._case, self._case.tokenizer
         answer = retokenized.parsed(tokenizer, case.reasoning_ids, case.content_ids)
-        bare = retokenized.again(tokenizer, answer)
-        differences = retokenized.differences(case.output_ids, bare)
-        mended = retokenized.again(tokenizer, answer, close=[END_THINK], end=[END_OF_TURN])
-        num_ids, num_mended = len(case.output_ids), len(mended)
-        lost = sum(len(d.produced) for d in retokenized.differences(case.output_ids, mended))
+        losses = text_losses(case)
+        num_ids, kindest = len(case.output_ids), losses[0]
         self._chapter("2  Through a chat API: text")
+        self._say("The server's reasoning parser makes two texts of the answer, and a trainer tokenizes them again.")
+        self._show(fields(("reasoning_content", plain(answer.reasoning)), ("content", plain(answer.content))))
+        self._say(f"The model produced {num_ids} ids. What its text gives, and what each step loses more:")
+        self._show(losses_table(tokenizer, losses, num_ids))
         self._say(
-            "The server's reasoning parser makes two texts of the answer (of the first, some servers make null), "
-            "and a trainer tokenizes them again."
+            f"Complete text, every marker put back by hand: still {kindest.num_wrong} of {num_ids} ids are not the "
+            "model's, which spelled strawberry in pieces; the tokenizer never would. A parser strips white space and "
+            f"both markers; a server without a field for the reasoning leaves it null: {len(case.reasoning_ids)} ids "
+            "are missing altogether. Kimi-K2.5's own template, given reasoning_content, drops it from the last turn "
+            f"as from earlier ones: {num_ids - losses[-1].num_wrong} ids of {num_ids} are right."
         )
-        self._show(_fields(("reasoning_content", plain(answer.reasoning)), ("content", plain(answer.content))))
-        self._say(
-            f"The model produced {num_ids} ids; its text gives {len(bare)}. They differ in {len(differences)} places:"
-        )
-        self._show(self._differences(differences))
-        self._say(
-            f"Even with both markers put back by hand, {lost} of the model's {num_ids} ids are not what it produced, "
-            f"and {num_mended} ids stand for {num_ids}: the model spelled strawberry in pieces, the tokenizer never "
-            "would. A drafter trained on the right column learns another model."
-        )
+        self._say("A drafter trained on any of these learns another model.")
 
     def by_ids(self, exchange: Exchange) -> None:
         """The row as it is stored: prompt and output, to the id."""
-        case, verdict = self._case, exchange.verdict
+        case, verdict, ids = self._case, exchange.verdict, exchange.ids
         prompt_len = len(case.prompt_ids)
         self._chapter("3  By ids: the training sequence")
         self._say(
             f"Ids sent to /generate, ids taken back: {prompt_len} of the prompt, {len(case.reasoning_ids)} of "
             f"reasoning, {END_THINK} </think>, {len(case.content_ids)} of content, {END_OF_TURN} <|im_end|>."
         )
-        self._show(_legend())
-        ids, first = _row_ids(exchange), prompt_len - TAIL_SHOWN
-        self._show(Interlinear(self._pieces(ids, self._parts(exchange))[first:], before=True))
+        self._show(legend())
+        self._show(Interlinear(pieces(case, ids)[prompt_len - TAIL_SHOWN :], before=True))
         self._show(
-            _fields(
+            fields(
                 ("verdict", _verdict(exchange)),
                 ("prompt_len", f"{prompt_len}: input_ids[{prompt_len - 1}] is {ids[prompt_len - 1]} <think>"),
                 (
@@ -102,79 +97,43 @@ class Story:
                 ("stop_id", f"{verdict.stop_id} <|im_end|>"),
             )
         )
-        self._chapter("4  The same server, spoiling the answer")
 
-    def spoiled(self, number: int, corruption: Corruption, exchange: Exchange) -> None:
-        """One corruption: what the judge says, and the ids around the place it names."""
-        self._say(Text(f"4.{number}  It {corruption.title}", style="bold"))
-        self._out.print(Padding(corruption.harm, (0, 0, 0, 2), expand=False))
-        self._show(_fields(("verdict", _verdict(exchange)), ("asked", _times(exchange.requests))))
-        ids, position = _row_ids(exchange), exchange.verdict.position
-        at = len(ids) - 1 if position is None else position
-        first, last = max(0, at - BEFORE), min(len(ids), at + AFTER + 1)
-        pieces = self._pieces(ids, self._parts(exchange))[first:last]
-        marked = None if position is None else at - first
-        self._show(Interlinear(pieces, marked=marked, before=first > 0, after=last < len(ids)))
+    def spoiling(self) -> None:
+        """What the next parts have in common."""
+        self._chapter("4  The same server, spoiling the answer")
+        self._say(
+            "One good answer, and every way to spoil it that servers were seen to have or models fall into. On the "
+            "left the name that the judge gives it, in the order of precedence; in brackets the id it stumbled over."
+        )
+
+    def spoiled(self, title: str, spoiled: Sequence[Spoiled]) -> None:
+        """A group of corruptions: what the judge says to each, and the ids around the place it names."""
+        self._say(Text(title, style="bold"))
+        self._out.print(Padding(spoiled_table(spoiled), (0, 0, 0, 2), expand=False))
 
     def recovered(self, exchange: Exchange) -> None:
         """An abort that does not last."""
         self._chapter("5  And an abort that passes")
-        same = tuple(exchange.completion.answer.output_ids.tolist()) == self._case.output_ids
+        same = tuple(exchange.output_ids) == self._case.output_ids
         self._say(
             Text.assemble(
                 "The first answer is aborted half-way, the second is whole. ",
-                f"Asked {_times(exchange.requests)}; verdict ",
+                f"Asked {times(exchange.requests)}; verdict ",
                 _verdict(exchange),
                 f"; its ids are {'those of chapter 3' if same else 'others than those of chapter 3'}.",
             )
         )
 
-    def end(self, exchanges: Sequence[Exchange]) -> None:
+    def end(self, spoiled: Sequence[Spoiled]) -> None:
         """The count."""
-        found = sum(exchange.verdict.reason is not None for exchange in exchanges)
-        words = f"{found} of {len(exchanges)} spoiled answers found"
-        missed = len(exchanges) - found
-        self._say(
-            Text(f"{words}, {missed} taken for good.", style="bold red")
-            if missed
-            else Text(f"{words}: in a run they lie in quarantine under these codes, none in a shard.", style="bold")
-        )
-
-    def _pieces(self, ids: Sequence[int], parts: Sequence[Part]) -> list[Piece]:
-        texts = [str(self._case.tokenizer.decode([index])) for index in ids]
-        return [Piece(*piece) for piece in zip(ids, parts, texts, strict=True)]
-
-    def _prompt_parts(self) -> list[Part]:
-        return [Part.MARKER if index == THINK else Part.PROMPT for index in self._case.prompt_ids]
-
-    def _parts(self, exchange: Exchange) -> list[Part]:
-        """What each id is, as far as its markers tell: content is what stands behind `</think>`."""
-        parts, inside = self._prompt_parts(), Part.REASONING
-        for index in exchange.completion.answer.output_ids.tolist():
-            if index in self._case.structure.end_ids:
-                parts.append(Part.END)
-            elif index in (THINK, END_THINK):
-                parts.append(Part.MARKER)
-                inside = Part.CONTENT if index == END_THINK else inside
-            else:
-                parts.append(inside)
-        return parts
-
-    def _differences(self, differences: Iterable[retokenized.Difference]) -> Table:
-        table = Table(
-            "output id", "the model produced", "tokenized again", box=None, pad_edge=False, padding=(0, 3, 0, 0)
-        )
-        for difference in differences:
-            table.add_row(str(difference.at), self._inline(difference.produced), self._inline(difference.again))
-        return table
-
-    def _inline(self, ids: Sequence[int]) -> Text:
-        if not ids:
-            return Text("nothing", style="bold red")
-        text = Text()
-        for index in ids:
-            text.append(f"{index} ").append(shown(str(self._case.tokenizer.decode([index]))), style="cyan").append("  ")
-        return text
+        named = {corruption.code for corruption, exchange in spoiled if is_named(corruption, exchange)}
+        missed = [corruption.title for corruption, exchange in spoiled if not is_named(corruption, exchange)]
+        codes = f"{len(named)} of {len(OF_AN_ANSWER)} codes"
+        if missed:
+            self._say(Text(f"{codes}; not found by its name: the server that {'; '.join(missed)}.", style="bold red"))
+        else:
+            words = f"{codes}: each of the {len(spoiled)} spoiled answers found by its name."
+            self._say(Text(f"{words} In a run they lie in quarantine, none in a shard.", style="bold"))
 
     def _chapter(self, title: str) -> None:
         self._out.print(Rule(Text(title, style="bold"), align="left", style="dim", characters="-"))
@@ -189,34 +148,30 @@ class Story:
         self._out.print()
 
 
-def _row_ids(exchange: Exchange) -> list[int]:
-    completion = exchange.completion
-    return [*completion.row.prompt_ids.tolist(), *completion.answer.output_ids.tolist()]
+def is_named(corruption: Corruption, exchange: Exchange) -> bool:
+    """Whether the judge gave the spoiled answer the name of what was done to it."""
+    return exchange.verdict.reason is corruption.code
+
+
+def text_losses(case: FoundingCase) -> list[retokenized.Loss]:
+    """What text makes of the case's answer; the template is asked for it as the last turn and as an earlier one."""
+    answer = retokenized.parsed(case.tokenizer, case.reasoning_ids, case.content_ids)
+    asked = {"role": "user", "content": QUESTION}
+    turn = {"role": "assistant", "content": answer.content, "reasoning_content": answer.reasoning}
+    produced = retokenized.Produced(case.reasoning_ids, END_THINK, case.content_ids, END_OF_TURN)
+    rendered = {
+        "rendered, last turn": _turn(case, [asked, turn]),
+        "rendered, earlier turn": _turn(case, [asked, turn, {"role": "user", "content": "Are you sure?"}]),
+    }
+    return retokenized.losses(case.tokenizer, produced, rendered=rendered)
+
+
+def _turn(case: FoundingCase, messages: Sequence[dict[str, str]]) -> tuple[int, ...]:
+    """The ids that stand behind the question's prompt, up to the end of that turn."""
+    behind = case.rendered(messages, add_generation_prompt=False)[len(case.prompt_ids) :]
+    return behind[: behind.index(END_OF_TURN) + 1]
 
 
 def _verdict(exchange: Exchange) -> Text:
-    verdict, prompt_len = exchange.verdict, len(exchange.completion.row.prompt_ids)
-    if verdict.reason is None:
-        return Text("ok", style="bold green")
-    num_output = len(exchange.completion.answer.output_ids)
-    place = f" at {verdict.position}" if verdict.position is not None else ""
-    within = f"output id {verdict.position - prompt_len} of {num_output}" if verdict.position is not None else ""
-    return Text.assemble((str(verdict.reason), "bold red"), f"{place}  ({within or verdict.detail})")
-
-
-def _times(requests: int) -> str:
-    return {1: "once", 2: "twice"}.get(requests, f"{requests} times")
-
-
-def _fields(*fields: tuple[str, str | Text]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for name, value in fields:
-        table.add_row(Text(name, style="bold"), value)
-    return table
-
-
-def _legend() -> Text:
-    text = Text()
-    for part in Part:
-        text.append(part.value, style=STYLES[part]).append("  ")
-    return text
+    reason = exchange.verdict.reason
+    return Text("ok", style="bold green") if reason is None else Text(str(reason), style="bold red")

@@ -1,13 +1,13 @@
 """What is left of an answer that went through a chat API: its text, tokenized again.
 
-The one place that decodes and encodes, to show why no other does. It is made as
-kind as can be: the text comes back complete, reasoning and content apart, and
-only what a reasoning parser takes away is gone (markers, outer white space).
+The one place that decodes and encodes, to show why no other does. `losses` goes
+from the kindest text there could be, complete and with every marker put back, to
+what servers and templates really leave of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
@@ -33,9 +33,67 @@ class ChatAnswer:
     content: str
 
 
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What the model produced: reasoning, the marker that closes it, content, the id that ends the turn."""
+
+    reasoning_ids: tuple[int, ...]
+    close_id: int
+    content_ids: tuple[int, ...]
+    end_id: int
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return (*self.reasoning_ids, self.close_id, *self.content_ids, self.end_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One way to get ids from text: its name, the ids it gives, and where these are not the model's.
+
+    `more`: the differences that the way before it did not have.
+    """
+
+    name: str
+    ids: tuple[int, ...]
+    differences: tuple[Difference, ...]
+    more: tuple[Difference, ...]
+
+    @property
+    def num_wrong(self) -> int:
+        """Ids of the model's that this way does not give back at their place."""
+        return sum(len(difference.produced) for difference in self.differences)
+
+
 def parsed(tokenizer: PreTrainedTokenizerBase, reasoning_ids: Sequence[int], content_ids: Sequence[int]) -> ChatAnswer:
     """The two texts that a reasoning parser makes of an answer."""
     return ChatAnswer(str(tokenizer.decode(reasoning_ids)).strip(), str(tokenizer.decode(content_ids)).strip())
+
+
+def losses(
+    tokenizer: PreTrainedTokenizerBase, produced: Produced, *, rendered: Mapping[str, tuple[int, ...]]
+) -> list[Loss]:
+    """The ways in which text is not what the model produced.
+
+    `rendered`: output ids that a chat template makes of the answer as a message, by a name for each way to ask it.
+    """
+    found: list[Loss] = []
+    for name, ids in (*_ways(tokenizer, produced), *rendered.items()):
+        here = differences(produced.ids, ids)
+        known = found[-1].differences if found else ()
+        found.append(Loss(name, ids, tuple(here), tuple(one for one in here if one not in known)))
+    return found
+
+
+def _ways(tokenizer: PreTrainedTokenizerBase, produced: Produced) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Each loses what the ones before it lose, and something more."""
+    whole = ChatAnswer(str(tokenizer.decode(produced.reasoning_ids)), str(tokenizer.decode(produced.content_ids)))
+    answer = parsed(tokenizer, produced.reasoning_ids, produced.content_ids)
+    close, end = [produced.close_id], [produced.end_id]
+    yield "pieces merged", again(tokenizer, whole, close=close, end=end)
+    yield "white space stripped", again(tokenizer, answer, close=close, end=end)
+    yield "markers gone", again(tokenizer, answer)
+    yield "reasoning null", again(tokenizer, ChatAnswer("", answer.content))
 
 
 def again(

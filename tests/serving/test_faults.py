@@ -41,6 +41,11 @@ async def spoiled(client: Any, fault: Act | Fault) -> dict[str, Any]:
         (Fault.NO_END, ANSWER[:-1]),
         (Fault.ID_OUT_OF_RANGE, [100, *ANSWER[1:]]),
         (Fault.CLIPPED_BUDGET, ANSWER[:3]),
+        (Fault.EMPTIED, []),
+        (Act(Fault.PAST_END, 2), [*ANSWER, 11, 12]),
+        (Fault.FORCED_CLOSE, [11, CLOSE, 12, CLOSE, 13, 14, END]),
+        (Act(Fault.NEXT_TURN, 2), [11, 12, CLOSE, 13, 14, 5, 6, END]),
+        (Fault.NO_CONTENT, [11, 12, CLOSE, END]),
         (Fault.ABORTED, ANSWER[:3]),
         (Fault.ABORTED_IN_QUEUE, []),
     ],
@@ -68,6 +73,27 @@ async def test_faults_of_metadata_change_that_alone(client: Any, fault: Fault, k
     assert body["prompt_token_ids"] == PROMPT
     if fault is not Fault.CLIPPED_BUDGET:
         assert body["output_ids"] == ANSWER
+
+
+async def test_a_trimmed_answer_is_counted_whole(client: Any) -> None:
+    body = await spoiled(client, Fault.TRIMMED)
+    assert (body["output_ids"], body["meta_info"]["completion_tokens"]) == (ANSWER[:-1], len(ANSWER))
+    assert body["meta_info"]["finish_reason"] == {"type": "stop", "matched": END}
+
+
+async def test_a_loop_fills_the_budget_and_says_so(client: Any) -> None:
+    async with server(Fault.LOOPED) as fake:
+        _, body = await client.generate(fake.url, PROMPT, max_new_tokens=12)
+    assert body["output_ids"] == [11, 12, CLOSE, 13, 14, 12, CLOSE, 13, 14, 12, CLOSE, 13]
+    assert body["meta_info"]["finish_reason"] == {"type": "length", "length": 12}
+    assert body["meta_info"]["completion_tokens"] == 12
+
+
+async def test_a_model_that_opens_by_itself_loses_both_markers(client: Any) -> None:
+    always_stripped = always(Fault.STRIPPED_MARKER)
+    async with FakeServer(in_order([[OPEN, *ANSWER]]), rule=always_stripped, markers=MARKERS) as fake:
+        _, body = await client.generate(fake.url, PROMPT[:2])
+    assert body["output_ids"] == [11, 12, 13, 14, END]
 
 
 async def test_an_abort_in_the_queue_has_the_recorded_keys(client: Any, recordings: dict[str, Any]) -> None:

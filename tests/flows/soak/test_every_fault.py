@@ -16,8 +16,8 @@ from draftmill.dataset.storage import open_storage
 from draftmill.dataset.verify import verify
 from draftmill.generation import pace
 from draftmill.serving.faults import Fault
-from draftmill.serving.kimi_case import CONTEXT_LENGTH, MODEL, KimiCase, kimi_case
-from draftmill.serving.shaped import KIMI_MARKERS
+from draftmill.serving.kimi_case import CONTEXT_LENGTH, FoundingCase, kimi_case
+from draftmill.serving.shaped import KIMI, KIMI_MARKERS
 
 ROWS = 20_000
 IN_FLIGHT = 400
@@ -55,6 +55,13 @@ QUARANTINED = {
     Fault.PROMPT_TAIL_FIRST: "prompt_echo",
     Fault.OPENED_AGAIN: "prompt_echo",
     Fault.NO_END: "no_end_of_turn",
+    Fault.TRIMMED: "count_mismatch",
+    Fault.EMPTIED: "empty_output",
+    Fault.PAST_END: "after_end_of_turn",
+    Fault.FORCED_CLOSE: "reasoning_reopened",
+    Fault.NEXT_TURN: "foreign_marker",
+    Fault.NO_CONTENT: "empty_content",
+    Fault.LOOPED: "truncated",
     Fault.CLIPPED_BUDGET: "truncated",
 }
 """An answer that is not what it should be: kept apart under this reason, and not asked again."""
@@ -63,7 +70,7 @@ Entry = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def kimi(tmp_path_factory: pytest.TempPathFactory) -> KimiCase:
+def kimi(tmp_path_factory: pytest.TempPathFactory) -> FoundingCase:
     return kimi_case(tmp_path_factory.mktemp("kimi"))
 
 
@@ -75,8 +82,8 @@ def kimi_process(fake_process: Callable[..., Any]) -> Callable[..., Any]:
         shares = [word for fault in sorted(faults) for word in ("--fault", f"{fault}={SHARE}")]
         markers = ["--open-id", KIMI_MARKERS["<think>"], "--close-id", KIMI_MARKERS["</think>"]]
         markers += ["--end-id", KIMI_MARKERS["<|im_end|>"], "--ordinary", 1000, 40000]
-        model = ["--model", MODEL, "--context-length", CONTEXT_LENGTH, "--vocabulary", 163840, "--slots", IN_FLIGHT]
-        return fake_process(*model, *markers, *arguments, *shares)
+        model = ["--model", KIMI.model, "--context-length", CONTEXT_LENGTH, "--vocabulary", 163840]
+        return fake_process(*model, "--slots", IN_FLIGHT, *markers, *arguments, *shares)
 
     return start
 
@@ -103,7 +110,7 @@ def test_the_lists_name_every_fault() -> None:
 @pytest.mark.timeout(1800)
 async def test_every_fault_of_a_row(
     mill: Any,
-    kimi: KimiCase,
+    kimi: FoundingCase,
     kimi_process: Callable[..., Any],
     loop_lags: list[tuple[float, float]],
     told: Callable[..., None],
@@ -157,7 +164,7 @@ async def test_every_fault_of_a_row(
 
 @pytest.mark.timeout(900)
 async def test_a_server_that_says_it_is_full(
-    mill: Any, kimi: KimiCase, kimi_process: Callable[..., Any], told: Callable[..., None]
+    mill: Any, kimi: FoundingCase, kimi_process: Callable[..., Any], told: Callable[..., None]
 ) -> None:
     """503 and 429 at 1 % each: it is asked more slowly, and no row is worse for it."""
     mill.prompts([f"Question number {n}?" for n in range(1000)])
