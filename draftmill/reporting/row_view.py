@@ -40,7 +40,7 @@ def row_view(url: str, row: str) -> RowView:
     manifest = existing(storage)
     columns = _find(storage, manifest, row)
     ids = columns.pop("input_ids")
-    parts = _parts(ids, columns, Structure.from_json(manifest.structure))
+    parts = _parts(ids, columns, Structure.from_json(manifest.structures[columns["variant"]]))
     texts = _texts(manifest, ids)
     return RowView(columns, [Piece(*piece) for piece in zip(ids, parts, texts, strict=True)])
 
@@ -70,17 +70,22 @@ def _names(row: str, key: str, number: int) -> bool:
 
 def _parts(ids: list[int], columns: dict[str, Any], structure: Structure) -> list[Part]:
     markers = _places(ids, structure.open_ids) | _places(ids, structure.close_ids)
-    parts = [Part.PROMPT] * columns["prompt_len"]
-    close = columns["reasoning_end"]
-    inside = structure.thinking in (Thinking.OPENED_BY_PROMPT, Thinking.OPENED_BY_MODEL)
-    for position in range(columns["prompt_len"], len(ids)):
-        if position == len(ids) - 1 and columns["stop_id"] is not None:
-            parts.append(Part.END)
-        elif position in markers:
-            parts.append(Part.MARKER)
-        else:
-            parts.append(Part.REASONING if inside and (close is None or position < close) else Part.CONTENT)
+    parts = [Part.PROMPT] * len(ids)
+    for span in columns["spans"]:
+        for position in range(span["start"], span["end"]):
+            parts[position] = _part(position, span, position in markers, structure)
     return parts
+
+
+def _part(position: int, span: dict[str, Any], is_marker: bool, structure: Structure) -> Part:
+    """What an id of a generated span belongs to."""
+    if position == span["end"] - 1 and span["stop_id"] is not None:
+        return Part.END
+    if is_marker:
+        return Part.MARKER
+    close = span["reasoning_end"]
+    inside = structure.thinking in (Thinking.OPENED_BY_PROMPT, Thinking.OPENED_BY_MODEL)
+    return Part.REASONING if inside and (close is None or position < close) else Part.CONTENT
 
 
 def _places(ids: list[int], marker: tuple[int, ...]) -> set[int]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftmill.errors import DatasetError
+
+if TYPE_CHECKING:  # the numbers are known without pyarrow
+    from draftmill.reporting.drift_report import DriftReport
 
 ROW_COUNTS = (
     "planned",
@@ -47,6 +50,7 @@ class Summary:
     chunks: Counter[str] = field(default_factory=Counter)
     attempts: dict[str, int] = field(default_factory=dict)  # good rows of the manifest by attempt: {"0": 90, "1": 10}
     rejudged_bad: int = 0  # those of rows["rejudged"] that went into quarantine; for the exit status only
+    drift: DriftReport | None = None  # of what was sealed
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -73,6 +77,7 @@ class Summary:
         self.rejudged_bad += earlier.rejudged_bad
         self.sealed = self.sealed or earlier.sealed
         self.seconds += earlier.seconds
+        self.drift = self.drift or earlier.drift
 
 
 def planned_summary(dataset: str, plan: Mapping[str, Any]) -> Summary:

@@ -83,6 +83,12 @@ def print_summary(
         print_json(summary)
 
 
+def print_drift(lines: Sequence[str], console: Console = err) -> None:
+    """The lines of a drift report; warnings stand out."""
+    for line in lines:
+        console.print(Text(plain(line), style="yellow" if line.startswith("warning") else ""))
+
+
 def print_attempts(attempts: Mapping[str, int]) -> None:
     """Good rows by attempt, where any was asked more than once: people are to know what may have been resampled.
 
@@ -122,19 +128,25 @@ def _level(check: Check) -> Text:
     return Text(check.level.value, style=LEVEL_STYLES[check.level.value])
 
 
-def print_inspection(inspection: Mapping[str, Any], *, as_json: bool) -> None:
-    """How a template renders."""
-    for name, value in inspection.items():
-        if name != "evidence":
-            out.print(Text.assemble((f"{name:<26}", "bold"), plain(str(value))))
-    for line in inspection["evidence"]:
-        out.print(f"  - {plain(line)}")
+def print_inspections(inspections: Mapping[str, Mapping[str, Any]], *, as_json: bool) -> None:
+    """How a template renders, for each variant. As JSON: the first one's, and with several all of them beside it."""
+    for variant, inspection in inspections.items():
+        if len(inspections) > 1:
+            out.print(Text.assemble((f"{'variant':<26}", "bold"), (plain(variant), "bold cyan")))
+        for name, value in inspection.items():
+            if name != "evidence":
+                out.print(Text.assemble((f"{name:<26}", "bold"), plain(str(value))))
+        for line in inspection["evidence"]:
+            out.print(f"  - {plain(line)}")
     if as_json:
-        print_json(inspection)
+        first = next(iter(inspections.values()))
+        print_json(first if len(inspections) == 1 else {**first, "variants": dict(inspections)})
 
 
 def print_status(status: Status, *, as_json: bool) -> None:
-    """A dataset's manifests and what is not in them."""
+    """A dataset's manifests, what is not in them, and how their newest rows compare with those before."""
+    from draftmill.reporting.drift_report import status_report
+
     table = Table("manifest", "sealed", "good", "quarantined", title=status.dataset, title_justify="left")
     for version in status.manifests:
         table.add_row(
@@ -151,8 +163,10 @@ def print_status(status: Status, *, as_json: bool) -> None:
     for failed in status.failed:
         out.print(f"failed: {plain(failed['prompt_id'])}: {plain(failed['detail'])}")
     out.print(f"unfinished rows (generated, not sealed yet): {status.unfinished:,}")
+    drift = status_report(status)
+    print_drift(drift.lines() if drift else [], out)
     if as_json:
-        print_json(status.to_json())
+        print_json({**status.to_json(), "drift": drift and drift.to_json()})
 
 
 def print_row(view: RowView) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from draftmill.dataset.manifest import newest
 from draftmill.dataset.storage import open_storage
 from draftmill.dataset.verify import Judge, Verification, verify
 from draftmill.errors import DatasetError
-from draftmill.judging.answers import Answers
-from draftmill.judging.judge import judge
+from draftmill.judging.judged import Rules, judged_table
 from draftmill.judging.structure import Structure
+
+NO_STRUCTURE = "of a variant that the manifest has no structure of"
+"""Said of a row that nothing can judge: its manifest is not whole."""
 
 
 def verify_dataset(url: str) -> Verification:
@@ -20,20 +24,15 @@ def verify_dataset(url: str) -> Verification:
         manifest = newest(storage)
     except DatasetError:
         manifest = None  # `verify` names the damage; without a manifest there is no structure to judge by
-    return verify(storage, judge=_judge_by(manifest.structure, manifest.recipe) if manifest else None)
+    return verify(storage, judge=_judge_by(manifest.structures, manifest.recipe) if manifest else None)
 
 
-def _judge_by(structure: dict[str, object], recipe: dict[str, object]) -> Judge:
-    rules = Structure.from_json(structure)
+def _judge_by(structures: dict[str, Any], recipe: dict[str, Any]) -> Judge:
+    known = {name: Structure.from_json(structure) for name, structure in structures.items()}
+    rules = Rules(recipe["on_truncated"], recipe["degenerate"])
 
     def reasons(table: pa.Table) -> list[str | None]:
-        verdicts = judge(
-            Answers.of_shard(table),
-            rules,
-            on_truncated=str(recipe["on_truncated"]),
-            degenerate=recipe["degenerate"],  # type: ignore[arg-type]
-        )
-        listed = (verdicts.reason(b) for b in range(len(verdicts)))
-        return [reason and str(reason) for reason in listed]
+        verdicts = judged_table(table, known, rules).verdicts
+        return [NO_STRUCTURE if v is None else v.reason and str(v.reason) for v in verdicts]
 
     return reasons

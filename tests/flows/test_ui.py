@@ -63,6 +63,7 @@ async def test_names_say_what_and_artifacts_hold_the_numbers(mill, fake_server) 
         "dataset-rows",
         "dataset-reasons",
         "dataset-summary",
+        "dataset-drift",
     }
 
 

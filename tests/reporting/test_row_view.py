@@ -62,7 +62,7 @@ def sealed(storage: Storage, rules: Structure, *pairs: tuple[Completion, Verdict
     change = Change(
         good=[storage.put_table("shards", shard)] if shard.num_rows else [],
         bad=[storage.put_table("quarantine", quarantine)] if quarantine.num_rows else [],
-        structure=rules.to_json(),
+        structures={"default": rules.to_json()},
         recipe=NO_RECIPE,
     )
     seal(storage, change)

@@ -25,7 +25,10 @@ def dataset(folder: Path, ids: list[int], reasoning_end: int | None) -> str:
     answer = Answer(ids_array("o", ids), None, 2, len(ids), "stop", None, ids[-1], "e", None, when)
     good, _ = dataset_rows([Completion(row, answer)], [Verdict(None, "", None, reasoning_end, ids[-1])])
     recipe = {"on_truncated": "keep", "degenerate": "auto"}
-    seal(storage, Change(good=[storage.put_table("shards", good)], structure=RULES.to_json(), recipe=recipe))
+    seal(
+        storage,
+        Change(good=[storage.put_table("shards", good)], structures={"default": RULES.to_json()}, recipe=recipe),
+    )
     return url
 
 
