@@ -16,6 +16,7 @@ from draftmill import plugins
 from draftmill.arrays import ids_array
 from draftmill.generation.http import open_http
 from draftmill.generation.pool import Pool
+from draftmill.generation.ways import ways_of
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import load_recipe
 from draftmill.records import Completion, Return, Returned, Row, ServerReport, Verdict
@@ -52,6 +53,7 @@ async def open_pool(recipe: Recipe, http: aiohttp.ClientSession, keeper: Listing
         judge=lambda completions: [GOOD] * len(completions),
         look_again=still_the_same,
         num_rows=num_rows,
+        ways=ways_of(recipe, {}),
     )
 
 

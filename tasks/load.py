@@ -29,7 +29,7 @@ async def load(recipe: Recipe) -> Receipt:
 @stage(
     name="load",
     run_name="load prompts",
-    version=1,
+    version=2,
     key=lambda p: p["source"],
     gives={"slices", "rejected", "prompts", "num_rejected", "files"},
 )

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from draftmill.identity import canonical_json
+from draftmill.identity import ordered_json
 from draftmill.prompts.messages import canonical_message, role_of
 from draftmill.prompts.source_row import RowFault, kind
 from draftmill.prompts.tools import canonical_tools, parse_json
@@ -61,7 +61,7 @@ def to_prompt(row: dict[str, Any], *, fields: dict[str, str]) -> PromptParts | R
     if isinstance(tools, RowFault):
         return tools
     try:
-        canonical = canonical_json({"messages": messages, "tools": tools})
+        canonical = ordered_json({"messages": messages, "tools": tools})
     except (ValueError, RecursionError) as error:
         return RowFault(f"a prompt that cannot be written down: {error}")
     return PromptParts(shape, messages, tools, canonical)

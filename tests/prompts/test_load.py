@@ -37,7 +37,7 @@ def test_rows_are_prompts_or_rejections_and_the_counts_close(tmp_path):
         {"prompt_id": "x", "source": path, "line": 1},
         {"prompt_id": "a.jsonl:4", "source": path, "line": 4},
     ]
-    assert loaded.table["messages"][0].as_py() == '{"messages":[{"content":"one","role":"user"}],"tools":null}'
+    assert loaded.table["messages"][0].as_py() == '{"messages":[{"role":"user","content":"one"}],"tools":null}'
     assert [(r.reason, r.prompt_id, r.source, r.line) for r in loaded.rejected] == [
         (Reason.PROMPT_INVALID, "a.jsonl:2", path, 2),
         (Reason.PROMPT_INVALID, "7", path, 3),

@@ -264,3 +264,15 @@ def test_a_neighbour_column_never_matters(row, other):
     assert to_prompt({**row, "metadata": other}, fields={}) == to_prompt(
         {**row, "metadata": None}, fields={}
     ) or not any(row.get(name) is not None for name in COLUMNS)
+
+
+def test_keys_keep_the_order_they_have_in_the_file() -> None:
+    """Templates print tools and arguments as JSON: other orders are other ids than the author's own rendering."""
+    tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}
+    call = {"type": "function", "function": {"name": "f", "arguments": {"z": 1, "a": 2}}}
+    asked = {"role": "user", "content": "q"}
+    row = {"messages": [asked, {"role": "assistant", "content": None, "tool_calls": [call]}, asked], "tools": [tool]}
+    found = json.loads(parts(row).canonical)
+    assert json.dumps(found["tools"]) == json.dumps([tool])
+    assert json.dumps(found["messages"][1]["tool_calls"]) == json.dumps([call])
+    assert list(found["messages"][0]) == ["role", "content"]
