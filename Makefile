@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready-$(SUM)
 DEV    := $(VENV)/.dev-$(SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-reasoning test lint types layers unit soak bench lock clean
+.PHONY: help setup demo demo-reasoning test lint types layers unit soak bench templates lock clean
 
 help: ## these lines
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -50,8 +50,14 @@ unit: setup ## pytest
 soak: setup ## 20,000 rows with every fault, every way a run ends, 30 SIGKILLs: a quarter of an hour
 	@$(BIN)/python -m pytest tests/flows/soak
 
-bench: setup ## draftmill against a plain loop, half an hour on a quiet machine; see benchmarks/README.md
+bench: setup ## draftmill against a plain loop, judging, rendering: half an hour on a quiet machine; benchmarks/README.md
+	@$(BIN)/python benchmarks/judging.py
+	@$(BIN)/python benchmarks/rendering.py
 	@$(BIN)/python benchmarks/compare.py
+
+templates: setup ## what is decided about 786 chat templates (TOKENIZER=folder for another vocabulary)
+	@$(BIN)/python -m infra.template_table $(if $(TOKENIZER),--tokenizer $(TOKENIZER)) --out tests/golden/templates.tsv
+	@$(BIN)/python -m infra.template_families --out tests/golden/families.txt
 
 lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate pyproject.toml -o requirements.lock

@@ -151,6 +151,7 @@ def inspect(
     """
     from draftmill.judging.derive import inspect as inspect_model
     from draftmill.rendering.tokenizer import load_tokenizer
+    from draftmill.variants import by_variant
 
     if target.endswith((".yaml", ".yml")):
         loaded = load_recipe(
@@ -158,7 +159,9 @@ def inspect(
         )
     else:
         loaded = _recipe_of_tokenizer(target, chat_template, revision, tuple(sets or ()))
-    terminal.print_inspection(inspect_model(load_tokenizer(loaded.model), loaded), as_json=as_json)
+    tokenizer = load_tokenizer(loaded.model)
+    found = {name: inspect_model(tokenizer, alone) for name, alone in by_variant(loaded).items()}
+    terminal.print_inspections(found, as_json=as_json)
 
 
 @app.command()
@@ -246,6 +249,7 @@ def _launch(flow: str, **parameters: Any) -> dict[str, Any]:
 
 def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
     terminal.print_summary(data["summary"], plan=plan, as_json=as_json, attempts=data["attempts"])
+    terminal.print_drift(data["drift"])
     rows = data["summary"]["rows"]
     if data["error"]:
         terminal.say(data["error"])

@@ -24,8 +24,17 @@ def canonical_json(value: Any) -> str:
     Raises ValueError for what JSON cannot hold stably: NaN, infinities, keys
     that are no strings, objects, lone surrogates.
     """
+    return _written(value, sort_keys=True)
+
+
+def ordered_json(value: Any) -> str:
+    """As `canonical_json`, with the keys in the order they have: templates print tools and arguments in that order."""
+    return _written(value, sort_keys=False)
+
+
+def _written(value: Any, *, sort_keys: bool) -> str:
     _check(value, "$")
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"), allow_nan=False)
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -40,6 +49,8 @@ def _check(value: Any, path: str) -> None:
                 raise ValueError(f"{path}: a key of type {type(key).__name__}; JSON's keys are strings")
             _check(item, f"{path}.{key}")
     elif isinstance(value, list | tuple):
+        if set(map(type, value)) == {int}:
+            return  # ids, of which there may be many
         for index, item in enumerate(value):
             _check(item, f"{path}[{index}]")
     elif isinstance(value, float) and not math.isfinite(value):
@@ -83,6 +94,14 @@ def row_identity(model: Model, sampling: Sampling) -> dict[str, Any]:
 def _number(value: float) -> float:
     # 1, 1.0 and, by the addition, -0.0 and 0.0 are one setting and one text.
     return float(value) + 0.0
+
+
+def turn_key(first_ids_P: Ids, later: list[dict[str, Any]], shared: dict[str, Any], *, turn: int, sample: int) -> str:
+    """Identity of a later turn (1, 2 ...), whose own prompt ids depend on what was generated.
+
+    `first_ids_P`: the first turn's prompt ids; `later`: the source's messages behind it that are not the assistant's.
+    """
+    return digest({**shared, "prompt_ids": first_ids_P.tolist(), "later": later, "turn": turn, "sample": sample})
 
 
 def row_key(prompt_ids_P: Ids, shared: dict[str, Any], sample: int) -> str:

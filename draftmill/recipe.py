@@ -21,11 +21,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationError,
     field_validator,
     model_validator,
 )
 
 from draftmill import plugins
+
+SHARES_MISS_BY = 1e-6
+"""How far the shares of all variants may be from 1: a third cannot be written exactly."""
 
 
 def _yaml_off(value: Any) -> Any:
@@ -71,7 +75,9 @@ class Prompts(_Part):
     )
     split: str = Field("train", description="Split of a Hugging Face folder.")
     limit: Int | None = Field(None, ge=1, description="Only the first N prompts; null = all.")
-    turns: Literal["last", "all"] = Field("last", description="last: one completion after the last user turn.")
+    turns: Literal["last", "all"] = Field(
+        "last", description="last: one completion after the last user turn; all: every assistant turn anew."
+    )
     special_text: Literal["keep", "reject"] = Field(
         "keep", description="Text in content that becomes control ids: keep (counted) or reject the prompt."
     )
@@ -133,6 +139,33 @@ class Sampling(_Part):
         return self
 
 
+class SamplingChange(_Part):
+    """What a variant samples otherwise than the recipe; null = as the recipe."""
+
+    temperature: Float | None = Field(None, ge=0, le=10, description="(identity)")
+    top_p: Float | None = Field(None, gt=0, le=1, description="(identity)")
+    max_new_tokens: Int | None = Field(None, ge=1, description="Budget of an answer in tokens.")
+    top_k: Int | None = Field(None, ge=-1, description="(identity)")
+    min_p: Float | None = Field(None, ge=0, le=1, description="(identity)")
+    repetition_penalty: Float | None = Field(None, gt=0, le=2, description="(identity)")
+    presence_penalty: Float | None = Field(None, ge=-2, le=2, description="(identity)")
+    frequency_penalty: Float | None = Field(None, ge=-2, le=2, description="(identity)")
+    stop_token_ids: list[Annotated[Int, Field(ge=0)]] | None = Field(None, description="(identity)")
+
+
+class Variant(_Part):
+    """One way of asking; a hash of the prompt chooses whom it asks."""
+
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9_.-]*$",
+        max_length=64,
+        description="As the column `variant` has it; part of prompt_key.",
+    )
+    share: Float = Field(gt=0, le=1, description="Share of the prompts; all shares together are 1.")
+    template_kwargs: dict[str, Any] = Field(default_factory=dict, description="On top of model.template_kwargs.")
+    sampling: SamplingChange = Field(default_factory=SamplingChange, description="What is sampled otherwise.")
+
+
 class Engine(_Part):
     """The inference servers and how hard they are driven."""
 
@@ -187,7 +220,9 @@ class Recipe(_Part):
     prompts: Prompts
     model: Model
     sampling: Sampling
-    variants: None = Field(None, description="Several ways of asking; not in this version.")
+    variants: Annotated[list[Variant], Field(min_length=1)] | None = Field(
+        None, description="Several ways of asking, chosen by a hash of the prompt; null = one, called default."
+    )
     engine: Engine = Field(default_factory=Engine)
     structure: str = Field("auto", description="auto, plain, or a name from the structures shelf.")
     degenerate: Literal["auto"] | Off | Annotated[Int, Field(ge=16)] = Field(
@@ -213,13 +248,41 @@ class Recipe(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
-        if self.prompts.turns == "all":
-            raise ValueError("prompts.turns: only 'last' is known to this version")
+        if self.prompts.turns == "all" and self.on_truncated == "continue":
+            raise ValueError(
+                "prompts.turns: all does not go with on_truncated: continue: a turn is asked on top of whole turns; "
+                "raise sampling.max_new_tokens, and use on_truncated: keep or quarantine"
+            )
         if self.prompts.format != "auto":
             _plugin_name("sources", self.prompts.format)
         if self.sampling.max_new_tokens >= self.model.context_length:
             raise ValueError("sampling.max_new_tokens must be less than model.context_length")
+        self._check_variants()
         return self
+
+    def _check_variants(self) -> None:
+        variants = self.variants or []
+        names = [variant.name for variant in variants]
+        if len(set(names)) < len(names):
+            raise ValueError(f"variants: each needs a name of its own, got {', '.join(names)}")
+        total = sum(variant.share for variant in variants)
+        if variants and abs(total - 1) > SHARES_MISS_BY:
+            raise ValueError(f"variants: the shares add up to {total:.6g}, not to 1")
+        for variant in variants:
+            self.of_variant(variant)
+
+    def of_variant(self, variant: Variant) -> Recipe:
+        """The recipe as if all prompts were asked this one way. Raises ValueError for values that cannot be."""
+        try:
+            changed = {name: value for name, value in variant.sampling if value is not None}
+            sampling = Sampling.model_validate(self.sampling.model_dump() | changed)
+            kwargs = self.model.template_kwargs | variant.template_kwargs
+            model = self.model.model_copy(update={"template_kwargs": kwargs})
+            alone = self.model_copy(update={"sampling": sampling, "model": model, "variants": None})
+            return Recipe.model_validate(alone.model_dump())
+        except ValidationError as error:
+            words = "; ".join(str(fault["msg"]) for fault in error.errors())
+            raise ValueError(f"variants: {variant.name}: {words}") from None
 
     @property
     def label(self) -> str:

@@ -70,12 +70,37 @@ class Rejection:
     line: int | None
 
 
+class HistoryMode(StrEnum):
+    """What a chat template makes of the turns generated so far, when it renders a later prompt."""
+
+    EXTENDS = "extends"  # the later prompt begins with exactly the ids so far
+    REWRITES = "rewrites"  # earlier turns are rendered otherwise, as a rule without their reasoning
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A generated turn inside a row's ids: [start, end); `reasoning_end` is an index in them too."""
+
+    start: int
+    end: int
+    reasoning_end: int | None
+    finish_reason: str
+    stop_id: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One prompt x one sample: a request. (row_key, attempt) is its identity.
+    """One prompt x one sample (x one turn): a request. (row_key, attempt) is its identity.
 
     `prompt_ids` are exactly what is sent; `max_new_tokens` is this row's own
     budget: the recipe's, or what the context leaves when that is less.
+
+    The rest is for conversations with several turns to ask (`prompts.turns: all`), None or empty otherwise. `history`:
+    whether this row holds all turns as spans or one of them. `earlier`: the row_keys of the turns before its last
+    (they are rows of their own where history is rewritten). `conversation`: the source's messages and tools as JSON.
+    As planned, a later turn has no prompt ids yet, since they hold what is generated. `room`: ids that the context
+    left when a turn was asked, which bound the request beside `max_new_tokens`. `spans`: the earlier turns inside
+    `prompt_ids`. `whole`: of an earlier turn, the row_key of the row that holds it.
     """
 
     row_key: str
@@ -88,6 +113,17 @@ class Row:
     max_new_tokens: int
     messages: str | None
     source: str
+    history: HistoryMode | None = None
+    earlier: tuple[str, ...] = ()
+    conversation: str | None = None
+    room: int | None = None
+    spans: tuple[Span, ...] = ()
+    whole: str | None = None
+
+    @property
+    def turn(self) -> int:
+        """Index of the (last) turn it asks for."""
+        return len(self.earlier)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -127,13 +163,27 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`reason` None is ok. `reasoning_end` and `position` are indices in input_ids (prompt + output)."""
+    """`reason` None is ok. `reasoning_end` and `position` are indices in input_ids (prompt + output).
+
+    `earlier`: of a stored row with several spans, what became of those before the last.
+    """
 
     reason: Reason | None
     detail: str
     position: int | None
     reasoning_end: int | None
     stop_id: int | None
+    earlier: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A generated turn that others are asked on top of: prompt ids as sent, the turns in them, what came, its span."""
+
+    prompt_ids: Ids
+    earlier: tuple[Span, ...]
+    output_ids: Ids
+    span: Span
 
 
 class FaultKind(StrEnum):

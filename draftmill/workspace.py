@@ -24,14 +24,17 @@ from draftmill.dataset.journal import Journal, journal_path
 from draftmill.dataset.storage import Storage, open_storage
 from draftmill.errors import DatasetError
 from draftmill.gate import look_again
+from draftmill.generation.conversations import NextTurn
 from draftmill.generation.http import open_http
 from draftmill.generation.night import NO_END, Night
 from draftmill.generation.pool import Pool
-from draftmill.judging.answers import Answers
-from draftmill.judging.judge import judge
+from draftmill.generation.rolling import Judge
+from draftmill.generation.ways import ways_of
+from draftmill.judging.judged import Rules, judge_completions
 from draftmill.recipe import Recipe
 from draftmill.records import Completion, ServerReport, Verdict
-from draftmill.rendering.prepare import Prepared
+from draftmill.rendering.next_turn import next_turns
+from draftmill.rendering.prepare import Variants
 
 PART_EVERY_S = 60.0
 """Seconds of new rows that a lost machine may cost: how often the journal's tail goes to the dataset."""
@@ -52,8 +55,17 @@ class Workspace:
         return self.held
 
 
+@dataclass(frozen=True, slots=True)
+class Conversing:
+    """What turns are judged with before others are asked on top of them, and what makes those."""
+
+    judge: Judge
+    next_turn: NextTurn
+
+
 _WORKSPACE: ContextVar[Workspace] = ContextVar("draftmill_workspace")
 _POOL: ContextVar[Pool] = ContextVar("draftmill_pool")
+_CONVERSING: ContextVar[Conversing] = ContextVar("draftmill_conversing")
 
 
 def workspace() -> Workspace:
@@ -64,6 +76,11 @@ def workspace() -> Workspace:
 def pool() -> Pool:
     """The pool of the running flow."""
     return _POOL.get()
+
+
+def conversing() -> Conversing:
+    """What a running flow asks the later turns of conversations with; only where its recipe asks for them."""
+    return _CONVERSING.get()
 
 
 @contextlib.asynccontextmanager
@@ -100,7 +117,7 @@ def _set(space: Workspace) -> Iterator[Workspace]:
 
 @contextlib.asynccontextmanager
 async def open_pool(
-    recipe: Recipe, prepared: Prepared, reports: Sequence[ServerReport], num_rows: int, *, night: Night = NO_END
+    recipe: Recipe, variants: Variants, reports: Sequence[ServerReport], num_rows: int, *, night: Night = NO_END
 ) -> AsyncIterator[Pool]:
     """The pool on the recipe's servers; meanwhile the journal's tail goes to the dataset every PART_EVERY_S.
 
@@ -110,9 +127,11 @@ async def open_pool(
     space = workspace()
     protocol = plugins.load("engines", recipe.engine.kind)
 
+    structures = {name: prepared.structure for name, prepared in variants.items()}
+    rules = Rules(recipe.on_truncated, recipe.degenerate)
+
     def judge_rows(completions: Sequence[Completion]) -> list[Verdict]:
-        answers = Answers.of_completions(completions)
-        return [*judge(answers, prepared.structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate)]
+        return judge_completions(completions, structures, rules)
 
     async with open_http(recipe.engine) if reports else aiohttp.ClientSession() as http:
         async with Pool(
@@ -122,11 +141,14 @@ async def open_pool(
             reports=reports,
             keeper=space.journal,
             judge=judge_rows,
-            look_again=functools.partial(look_again, recipe, prepared, protocol=protocol, http=http),
+            look_again=functools.partial(look_again, recipe, variants, protocol=protocol, http=http),
             num_rows=num_rows,
-            end_ids=frozenset((*prepared.structure.end_ids, *recipe.sampling.stop_token_ids)),
+            ways=ways_of(recipe, {name: structure.end_ids for name, structure in structures.items()}),
             night=night,
         ) as pool:
+            if recipe.prompts.turns == "all":
+                made = {name: (prepared.recipe, prepared.structure) for name, prepared in variants.items()}
+                _CONVERSING.set(Conversing(judge_rows, await asyncio.to_thread(next_turns, made)))
             token = _POOL.set(pool)
             parts = asyncio.create_task(_upload_parts(space))
             # A full collection walks everything that lives (0.3 s), while no answer is read. Nearly all of it stays.

@@ -49,7 +49,7 @@ minutes to reach a server that is gone."""
 
 
 def launch(name: str, **parameters: Any) -> dict[str, Any]:
-    """The data of the flow's final state: `{summary, attempts, error, exit_code}`. Raises what the flow raised."""
+    """The data of the flow's final state (see `tasks.report.report`). Raises what the flow raised."""
     _check_one_installation()
     _quiet_console()
     with _server():

@@ -12,7 +12,7 @@ from prefect.runtime import flow_run
 
 from draftmill.generation.night import NO_END, Night, night_until
 from draftmill.recipe import Recipe, anchored
-from draftmill.rendering.prepare import prepare
+from draftmill.rendering.prepare import prepare, renders
 from draftmill.reporting.summary import Summary, planned_summary
 from draftmill.workspace import open_for_plan, open_workspace
 from tasks.chunks import run_chunks
@@ -63,14 +63,14 @@ async def refresh_stages(
 ) -> State[Any]:
     """The stages behind load, in an open workspace; `rejudged`: what a rerun has done before."""
     started_s = time.monotonic()
-    prepared = await asyncio.to_thread(prepare, recipe)
-    rendered = await tokenize_prompts(loaded, recipe, prepared.renders)
+    variants = await asyncio.to_thread(prepare, recipe)
+    rendered = await tokenize_prompts(loaded, recipe, renders(variants))
     planned = await plan(loaded, rendered, recipe, again)
     if plan_only:
         return report_plan(planned_summary(recipe.dataset, planned))
-    passed = await gate(recipe, prepared, night=night) if planned["to_ask"] else NO_GATE
-    outcome = await run_chunks(planned, passed, recipe, prepared, night=night)
-    summary = await seal(planned, passed, outcome, recipe, prepared)
+    passed = await gate(recipe, variants, night=night) if planned["to_ask"] else NO_GATE
+    outcome = await run_chunks(planned, passed, recipe, variants, night=night)
+    summary = await seal(planned, passed, outcome, recipe, variants)
     summary.seconds = time.monotonic() - started_s
     if rejudged:
         summary.add(rejudged)

@@ -38,9 +38,9 @@ async def rerun(recipe: Recipe, generate: bool = False, reasons: list[str] | Non
     async with open_workspace(recipe.dataset) as space:
         # The source first: a rerun that cannot go on to the end has not yet sealed half of it.
         loaded = await load(recipe) if generate else {}
-        prepared = await asyncio.to_thread(prepare, recipe)
+        variants = await asyncio.to_thread(prepare, recipe)
         manifest = await asyncio.to_thread(existing, space.storage)
-        summary = await rejudge(manifest, recipe, prepared)
+        summary = await rejudge(manifest, recipe, variants)
         if generate:
             return await refresh_stages(recipe, loaded, again=reasons or [], rejudged=summary)
         summary.seconds = time.monotonic() - started_s

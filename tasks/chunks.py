@@ -19,7 +19,7 @@ from draftmill.generation.night import NO_END, Night
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.records import ServerReport
-from draftmill.rendering.prepare import Prepared
+from draftmill.rendering.prepare import Variants, structures_json
 from draftmill.workspace import open_pool, pool, workspace
 from tasks.generate import generate
 from tasks.receipts import Receipt, run
@@ -53,17 +53,17 @@ class RunOutcome:
 
 
 async def run_chunks(
-    plan: Receipt, gate: Receipt, recipe: Recipe, prepared: Prepared, *, night: Night = NO_END
+    plan: Receipt, gate: Receipt, recipe: Recipe, variants: Variants, *, night: Night = NO_END
 ) -> RunOutcome:
     """All chunks of a plan on one pool, until `night` ends. Faults of rows and chunks are in the outcome."""
     if not plan["chunks"]:
         return RunOutcome()
     listener().stage(f"generating {plan['to_ask']} rows ({plan['resumed']} more are finished already)")
-    structure = prepared.structure.to_json()
+    structures = structures_json(variants)
     reports = [ServerReport(**report) for report in gate["reports"]]
-    async with open_pool(recipe, prepared, reports, plan["to_ask"], night=night) as opened:
+    async with open_pool(recipe, variants, reports, plan["to_send"], night=night) as opened:
         outcomes = [ChunkOutcome(chunk) for chunk in plan["chunks"]]
-        await asyncio.gather(*(_guarded(outcome, structure, recipe) for outcome in outcomes))
+        await asyncio.gather(*(_guarded(outcome, structures, recipe) for outcome in outcomes))
         if doubled := workspace().journal.duplicates:
             listener().stage(f"{doubled} rows were answered twice; the first answers count")
         if echoes := sum(outcome.validated["single_echo"] for outcome in outcomes if outcome.validated):
@@ -71,16 +71,16 @@ async def run_chunks(
         return RunOutcome(outcomes, opened.counts.requests, opened.counts.retries, opened.stopped)
 
 
-async def _guarded(outcome: ChunkOutcome, structure: dict[str, Any], recipe: Recipe) -> None:
+async def _guarded(outcome: ChunkOutcome, structures: dict[str, Any], recipe: Recipe) -> None:
     """A chain whose error is its own: the others go on and are sealed; the flow ends with it."""
     try:
-        await _chain(outcome, structure, recipe)
+        await _chain(outcome, structures, recipe)
     except Exception as error:
         log.exception("chunk %d ended early", outcome.chunk["number"])
         outcome.error = error
 
 
-async def _chain(outcome: ChunkOutcome, structure: dict[str, Any], recipe: Recipe) -> None:
+async def _chain(outcome: ChunkOutcome, structures: dict[str, Any], recipe: Recipe) -> None:
     chunk = outcome.chunk
     async with pool().opened(chunk["number"], chunk["num_rows"] - chunk["resumed"]):
         if pool().stopped:
@@ -91,7 +91,7 @@ async def _chain(outcome: ChunkOutcome, structure: dict[str, Any], recipe: Recip
     outcome.generated = await _receipt(state, outcome)
     if outcome.generated is None or outcome.generated["completions"] is None:
         return
-    outcome.validated = await _receipt(await run(validate, chunk, outcome.generated, structure, recipe), outcome)
+    outcome.validated = await _receipt(await run(validate, chunk, outcome.generated, structures, recipe), outcome)
     if outcome.validated is not None:
         outcome.uploaded = await _receipt(await run(upload, chunk, outcome.generated, outcome.validated), outcome)
 

@@ -6,7 +6,8 @@ that, nothing is cached, and a retry asks only for what is missing.
 
 A row that is asked on comes back in a later attempt than the one it was planned
 as, one for each round; the rounds before are in the journal only. Where the
-answer so far turns out to have ended, that is the row, and nothing is asked.
+answer so far turns out to have ended, that is the row, and nothing is asked. The
+turns of conversations are `converse`'s.
 """
 
 from __future__ import annotations
@@ -18,18 +19,16 @@ from typing import Any
 from prefect import State
 from prefect.states import Failed
 
-from draftmill.dataset.completions import FOLDER, read_completions
 from draftmill.dataset.journal import Key
 from draftmill.dataset.priors import read_priors
-from draftmill.dataset.schema import completions_table, table_rows
+from draftmill.dataset.schema import table_rows
 from draftmill.generation.continuing import taken_up
 from draftmill.generation.tickets import Asked
 from draftmill.records import Answer, Completion, Row
 from draftmill.workspace import Workspace, pool, workspace
+from tasks.answers import find_known, named, put_completions
+from tasks.converse import converse
 from tasks.receipts import Receipt, stage
-
-FAILURES_NAMED = 20
-"""Failed rows a receipt names; the rest are counted."""
 
 
 @stage(
@@ -42,10 +41,13 @@ FAILURES_NAMED = 20
 async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
     """`{completions: reference or None, generated, resumed, failed, pending, tokens, failures}`."""
     space = workspace()
-    rows, known, priors = await asyncio.to_thread(_there, space, chunk)
-    asked = await pool().ask([row for row in rows if row.key not in known], chunk=chunk["number"], priors=priors)
-    await space.journal.flush()
-    receipt = await asyncio.to_thread(_store, space, rows, [*known.values()], asked)
+    if chunk["turns"]:
+        receipt = await converse(space, chunk)
+    else:
+        rows, known, priors = await asyncio.to_thread(_there, space, chunk)
+        asked = await pool().ask([row for row in rows if row.key not in known], chunk=chunk["number"], priors=priors)
+        await space.journal.flush()
+        receipt = await asyncio.to_thread(_store, space, rows, [*known.values()], asked)
     if receipt["failed"] or receipt["pending"]:
         return Failed(message=_missing(receipt, pool().stopped), data=receipt)
     return receipt
@@ -54,18 +56,11 @@ async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
 def _there(space: Workspace, chunk: Receipt) -> tuple[list[Row], dict[Key, Completion], dict[Key, Answer]]:
     """The chunk's rows, what is known of them, and what they go on from. One thread: rows wait behind it."""
     rows = table_rows(space.storage.read_table(chunk["rows"]["path"]))
-    known = _known(space, rows, chunk["parts"])
+    found = find_known(space, [row.key for row in rows], chunk["parts"])
+    known = {row.key: _of(row, found[row.key]) for row in rows if row.key in found}
     taken = _taken_up(space, [row for row in rows if row.key not in known], chunk["priors"])
     known |= {key: found for key, found in taken.items() if isinstance(found, Completion)}
     return rows, known, {key: found for key, found in taken.items() if isinstance(found, Answer)}
-
-
-def _known(space: Workspace, rows: list[Row], parts: list[str]) -> dict[Key, Completion]:
-    keys = [row.key for row in rows]
-    there = [part for part in parts if space.storage.exists(part)]
-    # Parts first: of two completions for one request the first wins, and the journal is the tail.
-    found = space.journal.find(keys) | read_completions(space.storage, there, keys)
-    return {row.key: _of(row, found[row.key]) for row in rows if row.key in found}
 
 
 def _taken_up(
@@ -78,9 +73,9 @@ def _taken_up(
         found = read_priors(space.storage, space.storage.read_table(reference["path"]))
     except FileNotFoundError:
         return {}
-    end_ids, weights = pool().end_ids, pool().weight_versions
+    weights = pool().weight_versions
     return {
-        row.key: taken_up(row, found[row.key], end_ids=end_ids, weight_versions=weights)
+        row.key: taken_up(row, found[row.key], end_ids=pool().way(row).end_ids, weight_versions=weights)
         for row in rows
         if row.key in found
     }
@@ -94,30 +89,16 @@ def _of(row: Row, completion: Completion) -> Completion:
 def _store(space: Workspace, rows: list[Row], known: list[Completion], asked: Asked) -> Receipt:
     have = {completion.row.row_key: completion for completion in (*known, *asked.completions)}
     ordered = [have[row.row_key] for row in rows if row.row_key in have]
-    reference = None
-    if ordered:
-        reference = space.storage.put_table(FOLDER, completions_table(ordered)).model_dump()
-        space.journal.mark_uploaded([completion.row.key for completion in ordered])
+    prompt_tokens = sum(len(completion.row.prompt_ids) for completion in asked.completions)
     return {
-        "completions": reference,
+        "completions": put_completions(space, ordered),
         "generated": len(asked.completions),
         "resumed": len(known),
         "failed": len(asked.failures),
         "pending": len(asked.pending),
-        "tokens": {
-            "prompt": sum(len(completion.row.prompt_ids) for completion in asked.completions),
-            # What came now, also for rows that are not finished: the run that goes on from it counts the rest.
-            "output": asked.tokens,
-        },
-        "failures": [
-            {
-                "row_key": failure.row.row_key,
-                "prompt_id": failure.row.prompt_id,
-                "source": failure.row.source,
-                "detail": failure.words,
-            }
-            for failure in asked.failures[:FAILURES_NAMED]
-        ],
+        # What came now, also for rows that are not finished: the run that goes on from it counts the rest.
+        "tokens": {"prompt": prompt_tokens, "output": asked.tokens},
+        "failures": named(asked.failures),
     }
 
 

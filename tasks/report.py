@@ -10,30 +10,43 @@ from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.states import Completed, Failed
 
 from draftmill.errors import DraftmillError
+from draftmill.reporting.drift_report import DriftReport
 from draftmill.reporting.summary import Summary, exit_code
 from tasks.chunks import RunOutcome
 from tasks.receipts import artifact_key
 
 log = logging.getLogger("draftmill.report")
 
+PAGES = {"summary": "The run in short", "drift": "The new rows beside those of the last manifest"}
+"""Markdown artifacts, and what they are."""
+
 
 def report_plan(summary: Summary) -> State[dict[str, Any]]:
     """A plan's numbers as the flow's state: nothing was done, so nothing is published."""
-    data = {"summary": summary.to_json(), "attempts": {}, "error": None, "exit_code": 0}
+    data: dict[str, Any] = {"summary": summary.to_json(), "attempts": {}, "drift": [], "error": None, "exit_code": 0}
     return Completed(name="Planned", message=f"{summary.rows['generated']} rows to ask", data=data)
 
 
 async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[dict[str, Any]]:
-    """Artifacts, then the state the flow ends with; its data is `{summary, attempts, error, exit_code}`."""
-    numbers = summary.to_json()
+    """Artifacts, then the state the flow ends with; its data is `{summary, attempts, drift, error, exit_code}`.
+
+    `drift`: the report's lines, for a terminal.
+    """
+    numbers, drift = summary.to_json(), summary.drift
+    for text in drift.warnings if drift else ():
+        log.warning("%s", text)
+    pages = {"summary": _markdown(numbers, summary.attempts, drift)}
+    if drift:
+        pages["drift"] = drift.markdown(summary.dataset)
     # Its own state: what is sealed stays sealed, whether the UI has the numbers or not.
-    published: State[None] = await publish(numbers, summary.attempts, return_state=True)  # type: ignore[misc]
+    published: State[None] = await publish(numbers, pages, return_state=True)  # type: ignore[misc]
     if published.is_failed():
         log.warning("the numbers could not be published: %s", published.message)
     error = _first_error(outcome) if outcome else None
     data = {
         "summary": numbers,
         "attempts": summary.attempts,
+        "drift": drift.lines() if drift else [],
         "error": str(error) if error else None,
         "exit_code": _exit_code(summary, error),
     }
@@ -48,8 +61,8 @@ async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[d
 
 
 @task(name="report", task_run_name="report the numbers", persist_result=False)
-async def publish(numbers: dict[str, Any], attempts: dict[str, int]) -> None:
-    """The counts and the reasons, where the UI shows them."""
+async def publish(numbers: dict[str, Any], pages: dict[str, str]) -> None:
+    """The counts and the reasons as tables, and the pages of PAGES there are, where the UI shows them."""
     dataset = numbers["dataset"]
     counts = [{"rows": name, "number": number} for name, number in numbers["rows"].items()]
     await acreate_table_artifact(
@@ -59,12 +72,11 @@ async def publish(numbers: dict[str, Any], attempts: dict[str, int]) -> None:
     await acreate_table_artifact(
         table=reasons, key=artifact_key(dataset, "reasons"), description="Why rows are not in the dataset"
     )
-    await acreate_markdown_artifact(
-        markdown=_markdown(numbers, attempts), key=artifact_key(dataset, "summary"), description="The run in short"
-    )
+    for name, text in pages.items():
+        await acreate_markdown_artifact(markdown=text, key=artifact_key(dataset, name), description=PAGES[name])
 
 
-def _markdown(numbers: dict[str, Any], attempts: dict[str, int]) -> str:
+def _markdown(numbers: dict[str, Any], attempts: dict[str, int], drift: DriftReport | None) -> str:
     rows, tokens = numbers["rows"], numbers["tokens"]
     lines = [
         f"# {numbers['dataset']}, manifest {numbers['manifest']}",
@@ -75,6 +87,8 @@ def _markdown(numbers: dict[str, Any], attempts: dict[str, int]) -> str:
     if attempts:
         counts = ", ".join(f"attempt {attempt} {number}" for attempt, number in attempts.items())
         lines.append(f"- good rows by attempt (asked again, or on): {counts}")
+    if drift:
+        lines.append(f"- drift: {len(drift.warnings)} warnings, see `{artifact_key(numbers['dataset'], 'drift')}`")
     return "\n".join(lines)
 
 

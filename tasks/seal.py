@@ -18,7 +18,8 @@ from draftmill.dataset.seal import Change, Sealed, Tally
 from draftmill.identity import row_identity
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
-from draftmill.rendering.prepare import Prepared
+from draftmill.rendering.prepare import Variants, structures_json
+from draftmill.reporting.drift_report import sealed_report
 from draftmill.reporting.provenance import provenance
 from draftmill.reporting.summary import Summary, add_chunk, check_closed, planned_summary
 from draftmill.workspace import workspace
@@ -26,7 +27,7 @@ from tasks.chunks import RunOutcome
 from tasks.receipts import Receipt
 
 
-async def seal(plan: Receipt, gate: Receipt, outcome: RunOutcome, recipe: Recipe, prepared: Prepared) -> Summary:
+async def seal(plan: Receipt, gate: Receipt, outcome: RunOutcome, recipe: Recipe, variants: Variants) -> Summary:
     """The run's numbers, sealed. A run that brings nothing makes no manifest."""
     summary = run_summary(plan, outcome, recipe)
     check_closed(summary)
@@ -37,7 +38,7 @@ async def seal(plan: Receipt, gate: Receipt, outcome: RunOutcome, recipe: Recipe
         rejected=[ObjectRef.model_validate(plan["rejected"])] if plan["rejected"] else [],
         dropped=frozenset((key, attempt) for key, attempt in plan["dropped"]),
         succession={(key, attempt): successor for key, attempt, successor in plan["succession"]},
-        **made_by(recipe, prepared, await asyncio.to_thread(_servers, gate)),
+        **made_by(recipe, variants, await asyncio.to_thread(_servers, gate)),
         counts=lambda tally: _final(summary, tally).to_manifest(),
         failed=[row for chunk in outcome.chunks if chunk.generated for row in chunk.generated["failures"]],
     )
@@ -47,16 +48,19 @@ async def seal(plan: Receipt, gate: Receipt, outcome: RunOutcome, recipe: Recipe
         sealed = await commit(change)
         summary = _final(summary, sealed.tally)
         summary.manifest, summary.sealed = sealed.manifest.version, sealed.sealed
+        summary.drift = sealed_report(sealed)
     return summary
 
 
-def made_by(recipe: Recipe, prepared: Prepared, servers: list[dict[str, Any]]) -> dict[str, Any]:
+def made_by(recipe: Recipe, variants: Variants, servers: list[dict[str, Any]]) -> dict[str, Any]:
     """The fields of a Change that say how its rows were made."""
+    recipes = {name: prepared.recipe for name, prepared in variants.items()}
     return {
         "recipe": recipe.model_dump(mode="json"),
-        "identity": row_identity(recipe.model, recipe.sampling),
-        "structure": prepared.structure.to_json(),
-        "provenance": provenance(prepared.provenance, servers),
+        "identity": {name: row_identity(alone.model, alone.sampling) for name, alone in recipes.items()},
+        "structures": structures_json(variants),
+        # Tokenizer and template are the same for all.
+        "provenance": provenance(next(iter(variants.values())).provenance, servers),
     }
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from draftmill.dataset.schema import table_completions
 from draftmill.dataset.verdicts import FOLDER, verdicts_table
-from draftmill.judging.answers import Answers
-from draftmill.judging.judge import judge
+from draftmill.judging.judged import Rules, judged_completions
 from draftmill.judging.structure import Structure
 from draftmill.recipe import Recipe
 from draftmill.workspace import workspace
@@ -21,29 +20,27 @@ def _key(parameters: dict[str, Any]) -> object:
     recipe: Recipe = parameters["recipe"]
     return {
         "completions": parameters["generated"]["completions"]["sha256"],
-        "structure": parameters["structure"],
+        "structures": parameters["structures"],
         "rules": [recipe.on_truncated, recipe.degenerate],
     }
 
 
 @stage(name="validate", run_name="validate chunk {chunk[number]} of {chunk[total]}", version=1, key=_key, gives=GIVES)
-async def validate(chunk: Receipt, generated: Receipt, structure: dict[str, Any], recipe: Recipe) -> Receipt:
-    """`{verdicts: reference, ok, quarantined, reasons, single_echo}`."""
-    return await asyncio.to_thread(_judge, generated["completions"]["path"], Structure.from_json(structure), recipe)
+async def validate(chunk: Receipt, generated: Receipt, structures: dict[str, Any], recipe: Recipe) -> Receipt:
+    """`{verdicts: reference, ok, quarantined, reasons, single_echo}`. `structures`: by variant, as JSON."""
+    known = {name: Structure.from_json(structure) for name, structure in structures.items()}
+    return await asyncio.to_thread(_judge, generated["completions"]["path"], known, recipe)
 
 
-def _judge(path: str, structure: Structure, recipe: Recipe) -> Receipt:
+def _judge(path: str, structures: dict[str, Structure], recipe: Recipe) -> Receipt:
     storage = workspace().storage
     completions = table_completions(storage.read_table(path))
-    verdicts = judge(
-        Answers.of_completions(completions), structure, on_truncated=recipe.on_truncated, degenerate=recipe.degenerate
-    )
-    reasons = {str(reason): number for reason, number in verdicts.counts().items()}
-    ok = int(verdicts.ok_B.sum())
+    judged = judged_completions(completions, structures, Rules(recipe.on_truncated, recipe.degenerate))
+    quarantined = sum(judged.reasons.values())
     return {
-        "verdicts": storage.put_table(FOLDER, verdicts_table(completions, [*verdicts])).model_dump(),
-        "ok": ok,
-        "quarantined": len(completions) - ok,
-        "reasons": dict(sorted(reasons.items())),
-        "single_echo": int(verdicts.single_echo_B.sum()),
+        "verdicts": storage.put_table(FOLDER, verdicts_table(completions, judged.known)).model_dump(),
+        "ok": len(completions) - quarantined,
+        "quarantined": quarantined,
+        "reasons": judged.reasons,
+        "single_echo": judged.single_echo,
     }

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,13 +57,35 @@ MARKERS: dict[str, dict[str, int]] = {
         "<\uff5cUser\uff5c>": 128803,
         "<\uff5cAssistant\uff5c>": 128804,
     },
+    "glm": {
+        "<|endoftext|>": 151329,
+        "[gMASK]": 151331,
+        "<sop>": 151333,
+        "<|system|>": 151335,
+        "<|user|>": 151336,
+        "<|assistant|>": 151337,
+        "<|observation|>": 151338,
+        "<think>": 151350,
+        "</think>": 151351,
+    },
     # No reasoning markers at all: they would be ordinary text.
     "bare": {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645},
+}
+# With all markers that the library `renderers` looks up for the family.
+MARKERS["qwen3-whole"] = MARKERS["qwen3"] | {
+    "<|vision_start|>": 151652,
+    "<|vision_end|>": 151653,
+    "<|image_pad|>": 151655,
+    "<|video_pad|>": 151656,
+    "<tool_response>": 151665,
+    "</tool_response>": 151666,
 }
 ROLES: dict[str, dict[str, str]] = {
     "kimi": {"bos_token": "[BOS]", "eos_token": "[EOS]"},
     "qwen3": {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"},
+    "qwen3-whole": {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"},
     "deepseek": {"bos_token": DEEPSEEK_BOS, "eos_token": DEEPSEEK_EOS},
+    "glm": {"eos_token": "<|endoftext|>"},
     "bare": {"eos_token": "<|im_end|>"},
 }
 
@@ -91,6 +114,26 @@ def shaped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Pre
         return tokenizer
 
     return with_template
+
+
+@pytest.fixture
+def shaped_folder(tmp_path: Path) -> Callable[[str, str], str]:
+    """`shaped_folder("qwen3", "Qwen-Qwen3-0.6B")`: such a tokenizer as a folder, for recipes."""
+
+    def make(shape: str, template: str) -> str:
+        folder = tmp_path / f"{shape} tokenizer"
+        first_id = 2 if shape == "deepseek" else 0
+        return str(
+            shaped_tokenizer(
+                folder,
+                markers=MARKERS[shape],
+                roles=ROLES[shape],
+                chat_template=template if "{" in template else chat_template(template),
+                first_id=first_id,
+            )
+        )
+
+    return make
 
 
 ENGINE = """

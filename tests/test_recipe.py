@@ -25,9 +25,11 @@ MINIMAL: dict[str, Any] = {
 def changed(key: str, value: object) -> dict[str, Any]:
     data = copy.deepcopy(MINIMAL)
     *parents, last = key.split(".")
-    part = data
+    if parents[:1] == ["variants"]:
+        data["variants"] = [{"name": "only", "share": 1}]
+    part: Any = data
     for parent in parents:
-        part = part.setdefault(parent, {})
+        part = part[int(parent)] if parent.isdigit() else part.setdefault(parent, {})
     part[last] = value
     return data
 
@@ -109,7 +111,10 @@ def test_the_smallest_recipe_has_the_defaults():
         ("removed", "move", "'keep' or 'drop'"),
         ("on_truncated", "drop", "'keep', 'quarantine' or 'continue'"),
         ("keep_messages", "perhaps", "valid boolean"),
-        ("variants", [{"name": "think"}], "None"),
+        ("variants", [], "at least 1 item"),
+        ("variants.0.share", 0, "greater than 0"),
+        ("variants.0.name", "Think!", "match pattern"),
+        ("variants.0.sampling.top_p", 0, "greater than 0"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_key_and_what_was_expected(key, value, expected):
@@ -123,13 +128,17 @@ def test_a_wrong_value_is_named_with_its_key_and_what_was_expected(key, value, e
     ("key", "value", "words"),
     [
         ("sampling.max_new_tokens", 2048, "less than model.context_length"),
-        ("prompts.turns", "all", "only 'last'"),
         ("prompts.format", "nope", "known: jsonl"),
         ("sampling", {"temperature": 0, "top_p": 1, "max_new_tokens": 8, "samples": 2}, "the same answer again"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(key, value, words):
     assert words in refused(changed(key, value)).expected
+
+
+def test_turns_are_not_asked_on():
+    both = changed("prompts.turns", "all") | {"on_truncated": "continue"}
+    assert "does not go with on_truncated: continue" in refused(both).expected
 
 
 @pytest.mark.parametrize(

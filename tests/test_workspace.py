@@ -19,10 +19,10 @@ from draftmill.judging.structure import Structure
 from draftmill.recipe_file import parse_recipe
 from draftmill.records import Answer, Completion, Row, ServerReport, Thinking
 from draftmill.rendering.prepare import Prepared
+from draftmill.variants import DEFAULT
 from draftmill.workspace import open_pool, open_workspace
 
 STRUCTURE = Structure("plain", Thinking.NONE, (), (), (2,), (), (), (), 99, ())
-PREPARED = Prepared(STRUCTURE, ids_array("canary", [1]), "", {}, (), (), None)
 REPORT = ServerReport("http://127.0.0.1:9", "e", None, "m", None, 64, 58, None, False, {})
 
 
@@ -41,6 +41,10 @@ def recipe(dataset: str) -> Any:
         "engine": {"urls": ["http://127.0.0.1:9"], "in_flight": 1},
     }
     return parse_recipe(data, origin="the test")
+
+
+def variants(dataset: str) -> Any:
+    return {DEFAULT: Prepared(recipe(dataset), STRUCTURE, ids_array("canary", [1]), "", {}, (), (), None)}
 
 
 async def test_the_tail_of_an_earlier_run_is_uploaded_first(tmp_path: Path) -> None:
@@ -75,7 +79,7 @@ async def test_parts_are_uploaded_while_rows_come_and_a_failure_is_only_told(
     dataset = str(tmp_path / "dataset")
     async with open_workspace(dataset) as space:
         monkeypatch.setattr(completions, "upload", upload)
-        async with open_pool(recipe(dataset), PREPARED, [REPORT], 1) as pool:
+        async with open_pool(recipe(dataset), variants(dataset), [REPORT], 1) as pool:
             assert workspace.pool() is pool
             space.journal.put(completed())
             while not space.storage.list(completions.FOLDER):
@@ -98,7 +102,7 @@ async def test_the_journal_waits_for_an_upload_under_way(tmp_path: Path, monkeyp
     dataset = str(tmp_path / "dataset")
     async with open_workspace(dataset) as space:
         monkeypatch.setattr(completions, "upload", slow)
-        async with open_pool(recipe(dataset), PREPARED, [REPORT], 1):
+        async with open_pool(recipe(dataset), variants(dataset), [REPORT], 1):
             space.journal.put(completed())
             await asyncio.to_thread(began.wait, 60)
             asyncio.get_running_loop().call_later(0.02, may_end.set)

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from draftmill.dataset import completions
 from draftmill.dataset.manifest import newest
 from draftmill.dataset.plan import Plan, chunk_rows_auto, chunks, make_plan
+from draftmill.dataset.plan_turns import ancestors, earlier_turns, parts_of, roots
 from draftmill.dataset.priors import PRIORS
 from draftmill.dataset.rejected import rejections_table
 from draftmill.dataset.schema import REJECTED, ROW
@@ -25,9 +27,9 @@ from draftmill.dataset.storage import Storage
 from draftmill.dataset.stored import stored_keys
 from draftmill.generation.continuing import slice_of
 from draftmill.recipe import Recipe
-from draftmill.records import Reason, Rejection
+from draftmill.records import HistoryMode, Reason, Rejection
 
-KEY_COLUMNS = [name for name in ROW.names if name not in ("prompt_ids", "messages")]
+KEY_COLUMNS = [name for name in ROW.names if name not in ("prompt_ids", "messages", "conversation")]
 
 
 def plan_run(
@@ -36,17 +38,20 @@ def plan_run(
     """The plan of a run as JSON: its numbers, its chunks, its rejected rows.
 
     `rows`, `rejected`: paths of the rendered slices' ROW tables and of REJECTED
-    tables. `{chunks: [{number, total, rows: reference, num_rows, resumed, parts, priors: reference or None}],
+    tables. `{chunks: [{number, total, rows: reference, num_rows, resumed, parts, priors, ancestors, turns}],
     rejected: reference or None, num_rejected, rejected_reasons, dropped, succession: [[row_key, attempt,
-    successor]], manifest, planned, kept, held, carried, superseded, resumed, to_ask}`. `priors`: a PRIORS table.
+    successor]], manifest, planned, kept, held, carried, superseded, resumed, to_ask, to_send}`. `priors`, `ancestors`:
+    reference or None, to a PRIORS and an ANCESTORS table. `turns`: whether rows of it are of conversations with
+    several turns. `to_send`: requests, where a row may have several turns to ask.
     """
     manifest = newest(storage)
     keys = [storage.read_table(path, KEY_COLUMNS) for path in rows]
     planned = pa.concat_tables(keys)
+    stored, generated = stored_keys(storage, manifest), completions.generated(storage)
     plan = make_plan(
         planned,
-        stored_keys(storage, manifest),
-        completions.generated(storage),
+        stored,
+        generated,
         removed=recipe.removed,
         again=again,
         continuing=slice_of(recipe) is not None,
@@ -55,7 +60,8 @@ def plan_run(
         [*(storage.read_table(path) for path in rejected), _duplicates(planned, plan), REJECTED.empty_table()]
     )
     chunk_rows = chunk_rows_auto(plan.missing.num_rows) if recipe.chunk_rows == "auto" else recipe.chunk_rows
-    parts = chunks(plan.missing, chunk_rows)
+    parts = chunks(plan.missing, chunk_rows, roots(planned))
+    turns = _Turns(planned, plan.missing, stored, generated)
     with_ids = _with_ids(storage, rows, [table.num_rows for table in keys], parts)
     reasons = _rows_by_reason(rejections, recipe.sampling.samples)
     num_rejected = sum(reasons.values())
@@ -67,8 +73,10 @@ def plan_run(
                 "rows": storage.put_table("prompts", table).model_dump(),
                 "num_rows": table.num_rows,
                 "resumed": int(np.sum(part["resumed"].to_numpy())),
-                "parts": sorted({name for name in part["part"].to_pylist() if name}),
+                "parts": sorted({*(name for name in part["part"].to_pylist() if name), *turns.parts(part)}),
                 "priors": _priors(storage, table, part),
+                "ancestors": turns.ancestors(storage, part),
+                "turns": table["history"].null_count < table.num_rows,
             }
             for number, (part, table) in enumerate(zip(parts, with_ids, strict=True), 1)
         ],
@@ -80,7 +88,42 @@ def plan_run(
         "manifest": manifest.version if manifest else 0,
         "planned": planned.num_rows + num_rejected - len(plan.duplicates),
         **{name: getattr(plan, name) for name in ("kept", "held", "carried", "superseded", "resumed", "to_ask")},
+        "to_send": plan.to_ask + turns.num_earlier,
     }
+
+
+class _Turns:
+    """What the missing rows of several turns need of what is there: of a row that extends its history, answers to its
+    own earlier turns in parts; of one that rewrites it, the rows of the earlier turns in shards."""
+
+    def __init__(self, planned: pa.Table, missing: pa.Table, stored: pa.Table, generated: pa.Table) -> None:
+        self._stored = stored
+        asked = missing.filter(pc.invert(missing["resumed"]))
+        rows = planned.select(["row_key", "history", "earlier"]).take(asked["index"])
+        extends, rewrites = (earlier_turns(rows, mode) for mode in (HistoryMode.EXTENDS, HistoryMode.REWRITES))
+        attempts = dict(zip(rows["row_key"].to_pylist(), asked["attempt"].to_pylist(), strict=True))
+        self._requests = {key: [(turn, attempts[key]) for turn in earlier] for key, earlier in extends.items()}
+        wanted = (request for requests in self._requests.values() for request in requests)
+        self._parts = parts_of(wanted, generated) if extends else {}
+        self._sealed = rewrites
+        self._coming = set(planned["row_key"].take(missing["index"]).to_pylist()) if rewrites else set()
+        self._keys = planned["row_key"]
+        self.num_earlier = sum(map(len, self._requests.values()))
+
+    def parts(self, part: pa.Table) -> set[str]:
+        """The parts that have answers to earlier turns of a chunk's rows."""
+        requests = (request for key in self._of(part) for request in self._requests.get(key, ()))
+        return {name for request in requests for name in self._parts.get(request, ())}
+
+    def ancestors(self, storage: Storage, part: pa.Table) -> dict[str, Any] | None:
+        """A reference to where the sealed turns lie that a chunk's rows are asked on top of; None without any."""
+        earlier = {turn for key in self._of(part) for turn in self._sealed.get(key, ())}
+        table = ancestors(earlier - self._coming, self._stored)
+        return storage.put_table("prompts", table).model_dump() if table.num_rows else None
+
+    def _of(self, part: pa.Table) -> list[str]:
+        keys: list[str] = self._keys.take(part["index"]).to_pylist() if self._requests or self._sealed else []
+        return keys
 
 
 def _priors(storage: Storage, rows: pa.Table, part: pa.Table) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from draftmill.dataset.journal import Journal, Key
 from draftmill.dataset.schema import completions_table, table_completions
@@ -20,6 +21,10 @@ from draftmill.records import Completion
 FOLDER = "completions"
 
 UNFINISHED = pa.schema([("row_key", pa.string()), ("attempt", pa.int32()), ("part", pa.string())])
+
+_OF_PARTS = pa.schema(
+    [("row_key", pa.string()), ("attempt", pa.int32()), ("whole", pa.string()), ("part", pa.string())]
+)
 
 GENERATED = pa.schema(
     [
@@ -48,9 +53,15 @@ def upload(storage: Storage, journal: Journal) -> int:
 
 
 def unfinished(storage: Storage, consumed: Collection[str]) -> pa.Table:
-    """The requests answered in parts that no manifest has consumed: row_key, attempt, part. Reads the keys only."""
+    """The requests answered in parts that no manifest has consumed: row_key, attempt, part. Reads the keys only.
+
+    An earlier turn of a row counts as that row, which holds it.
+    """
     skip = frozenset(consumed)
-    return _of_parts(storage, [part for part in storage.list(FOLDER) if part not in skip], UNFINISHED)
+    parts = [part for part in storage.list(FOLDER) if part not in skip]
+    found = _of_parts(storage, parts, _OF_PARTS)
+    rows = pc.coalesce(found["whole"], found["row_key"])
+    return pa.table([rows, found["attempt"], found["part"]], schema=UNFINISHED)
 
 
 def generated(storage: Storage) -> pa.Table:

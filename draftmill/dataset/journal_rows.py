@@ -1,7 +1,7 @@
 """The journal's table: completions as SQLite rows and back.
 
-One column for each of COMPLETION's; ids are int32 little-endian blobs, times
-milliseconds since 1970 (UTC). `number` is the order in which they came. All
+One column for each of COMPLETION's; ids are int32 little-endian blobs, lists JSON,
+times milliseconds since 1970 (UTC). `number` is the order in which they came. All
 functions run on the journal's one thread; each write is one transaction.
 """
 
@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from draftmill.arrays import ID_DTYPE
-from draftmill.dataset.schema import COMPLETION, FORMAT, IDS, ROW
+from draftmill.dataset.schema import COMPLETION, FORMAT, IDS, ROW, plain_value, row_of
 from draftmill.errors import DatasetError
-from draftmill.records import Answer, Completion, Row
+from draftmill.records import Answer, Completion
 
 _NAMES = tuple(COMPLETION.names)
 _IDS = frozenset(field.name for field in COMPLETION if field.type == IDS)
+_JSON = frozenset({"earlier", "spans", "matched"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -30,6 +31,7 @@ _CREATE = f"""
 CREATE TABLE IF NOT EXISTS completion (
   number INTEGER PRIMARY KEY, uploaded INTEGER NOT NULL DEFAULT 0, {", ".join(_NAMES)}, UNIQUE (row_key, attempt));
 CREATE INDEX IF NOT EXISTS waiting ON completion (number) WHERE uploaded = 0;
+CREATE INDEX IF NOT EXISTS part_of ON completion (whole) WHERE whole IS NOT NULL;
 """
 _INSERT = (
     f"INSERT INTO completion ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))})"
@@ -91,8 +93,9 @@ def mark_uploaded(connection: sqlite3.Connection, keys: Sequence[tuple[str, int]
 
 
 def forget(connection: sqlite3.Connection, keys: Sequence[tuple[str, int]]) -> None:
-    """They are sealed, and with them the attempts before, which they go on from or stand for."""
+    """They are sealed, and with them the attempts before, which they go on from or stand for, and the turns in them."""
     _write(connection, "DELETE FROM completion WHERE row_key = ? AND attempt <= ?", keys)
+    _write(connection, "DELETE FROM completion WHERE whole = ? AND attempt <= ?", keys)
 
 
 def _write(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> int:
@@ -110,11 +113,12 @@ def _write(connection: sqlite3.Connection, statement: str, values: Sequence[Any]
 
 def _to_sql(completion: Completion) -> tuple[Any, ...]:
     row, answer = completion.row, completion.answer
-    values = {name: getattr(row if name in ROW.names else answer, name) for name in _NAMES}
+    values = {name: plain_value(row, name) if name in ROW.names else getattr(answer, name) for name in _NAMES}
     for name in _IDS:
         if values[name] is not None:
             values[name] = np.ascontiguousarray(values[name], ID_DTYPE).tobytes()
-    values["matched"] = json.dumps(values["matched"])
+    for name in _JSON:
+        values[name] = json.dumps(values[name])
     values["created_at"] = (values["created_at"] - _EPOCH) // _MILLISECOND
     return tuple(values.values())
 
@@ -124,7 +128,8 @@ def _from_sql(columns: Sequence[Any]) -> Completion:
     for name in _IDS:
         if values[name] is not None:
             values[name] = np.frombuffer(values[name], ID_DTYPE)
-    values["matched"] = json.loads(values["matched"])
+    for name in _JSON:
+        values[name] = json.loads(values[name])
     values["created_at"] = _EPOCH + values["created_at"] * _MILLISECOND
-    row = Row(**{name: values.pop(name) for name in ROW.names})
+    row = row_of({name: values.pop(name) for name in ROW.names})
     return Completion(row, Answer(**values))

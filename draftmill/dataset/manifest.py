@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from draftmill.dataset.schema import FORMAT
+from draftmill.dataset.statistics import Statistics
 from draftmill.dataset.storage import ObjectRef as ObjectRef
 from draftmill.dataset.storage import Storage
 from draftmill.errors import DatasetError
@@ -42,8 +43,10 @@ class Manifest(BaseModel):
     `consumed`: parts in completions/ whose rows have all been sealed, in this
     manifest or an earlier one; they may be removed, and as long as they are there
     the plan can bring their rows back. `counts` always has good_rows and
-    quarantined_rows. `failed`: rows without a completion (row_key, prompt_id,
-    source, detail).
+    quarantined_rows. `structures`, `identity`: by variant, also of variants that
+    only older rows have. `statistics`: of the rows that came with this manifest, or
+    the parent's when none did. `failed`: rows without a completion (row_key,
+    prompt_id, source, detail).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -59,9 +62,10 @@ class Manifest(BaseModel):
     consumed: list[str]
     recipe: dict[str, Any]
     identity: dict[str, Any]
-    structure: dict[str, Any]
+    structures: dict[str, dict[str, Any]]
     provenance: dict[str, Any]
     counts: dict[str, Any]
+    statistics: Statistics | None = None
     failed: list[dict[str, Any]] = Field(max_length=MAX_FAILED)
     sha256: str = ""
 

@@ -54,6 +54,19 @@ class Merged:
         return int(staying["row_key"].nunique() - staying.loc[staying["good"], "row_key"].nunique())
 
     @property
+    def fresh(self) -> pd.Series:
+        """Of the new rows, in their order: those that stay and whose row_key no sealed row had."""
+        known = self.rows.loc[~self.rows["new"], "row_key"]
+        new = self.rows[self.rows["new"]]
+        return (new["fate"] == Fate.STAYS) & ~is_in(new["row_key"], known)
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """The quarantined rows that stay, by reason."""
+        staying = _staying(self.rows)
+        return Counter(staying.loc[~staying["good"], "reason"])
+
+    @property
     def attempts(self) -> dict[int, int]:
         """Good rows that stay, by attempt."""
         staying = _staying(self.rows)

@@ -13,19 +13,22 @@ costs no request.
 With `continuing` a row is asked on from its ids so far rather than anew: its
 newest attempt, wherever that is; `continuing.taken_up`, which sees those ids, has
 the last word. One that is in quarantine for anything but its length is held then:
-no larger budget would make it good.
+no larger budget would make it good. What turns of conversations need beside is in
+`plan_turns`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
 import pyarrow as pa
 
-from draftmill.records import Reason
+from draftmill.dataset import plan_turns
+from draftmill.records import HistoryMode, Reason
 
 CHUNKS_AT_MOST = 240
 """Chunks of an `auto` run: three tasks a chunk and the slices stay under about 1,000 task runs."""
@@ -97,8 +100,11 @@ def make_plan(
     cut_short = wanted["goes_on"].eq(True) if continuing else wanted["finish_reason"].eq("length")
     ask_again = known & cut_short & (wanted["top_budget"] < wanted["max_new_tokens"])
     ask_again |= known & ~good & wanted["reason"].isin(list(again))
-    wanted = wanted[~known | ask_again]
-    missing = _missing(wanted, stored["object"], continuing=continuing)
+    asked = wanted[~known | ask_again]
+    missing = _missing(asked, stored["object"], continuing=continuing)
+    blocked = _blocked(planned, wanted, missing, settled=good & wanted["finish_reason"].ne("length"))
+    missing = missing[~missing["index"].isin(list(blocked))]
+    ask_again &= ~wanted.index.isin(blocked)
     resumed = int(missing["resumed"].sum())
     gone, successors = _fates(kept_rows, rows)
     coming = [wanted.loc[missing["index"], "row_key"], kept_rows.loc[kept_rows["good"], "row_key"]]
@@ -112,7 +118,7 @@ def make_plan(
         dropped=frozenset(_requests(leaving)),
         succession=dict(zip(_requests(named), successors[named.index].tolist(), strict=True)),
         kept=int((known & good & ~ask_again).sum()),
-        held=int((known & ~good & ~ask_again).sum()),
+        held=int((known & ~good & ~ask_again).sum()) + int((~known[list(blocked)]).sum()),
         carried=int(carried["good"].sum()),
         carried_bad=int((~carried["good"]).sum()),
         superseded=len(named) - int(waiting.sum()),
@@ -121,8 +127,25 @@ def make_plan(
     )
 
 
-def chunks(missing: pa.Table, chunk_rows: int) -> list[pa.Table]:
-    """Slices of at most `chunk_rows` rows, in source order."""
+def _blocked(planned: pa.Table, wanted: pd.DataFrame, missing: pd.DataFrame, *, settled: pd.Series) -> list[int]:
+    """Indices of missing rows that are turns which nothing can be asked for (`plan_turns.blocked`)."""
+    turns = plan_turns.earlier_turns(planned, HistoryMode.REWRITES)
+    if not turns:
+        return []
+    keys = wanted["row_key"]
+    found = plan_turns.blocked(
+        turns,
+        missing=set(keys[missing["index"]]),
+        resumed=set(keys[missing.loc[missing["resumed"], "index"]]),
+        settled=set(keys[settled]),
+    )
+    return [index for index in missing["index"].tolist() if keys[index] in found]
+
+
+def chunks(missing: pa.Table, chunk_rows: int, roots: Sequence[str] | None = None) -> list[pa.Table]:
+    """Slices of at most `chunk_rows` rows, in source order; of about as many where `roots` must stay together."""
+    if roots is not None:
+        return plan_turns.together(missing, roots, chunk_rows)
     return [missing.slice(start, chunk_rows) for start in range(0, missing.num_rows, chunk_rows)]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +20,8 @@ from draftmill.dataset.storage import Storage
 from draftmill.dataset.stored import listed_table, row_keys
 from draftmill.records import OF_THE_EXCHANGE, Verdict
 
-JudgeTable = Callable[[pa.Table], Sequence[Verdict]]
-"""SHARD or QUARANTINE rows in, a verdict for each out."""
+JudgeTable = Callable[[pa.Table], Sequence[Verdict | None]]
+"""SHARD or QUARANTINE rows in, a verdict for each out; None: nothing can judge it now, it stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def rejudge(storage: Storage, manifest: Manifest, judge: JudgeTable) -> Rejudged
         if not was_good:
             exchange = pc.is_in(table["reason"], pa.array(sorted(OF_THE_EXCHANGE), pa.string()))
             table = table.filter(pc.invert(exchange))
-        to_good, to_bad = _changed(table, judge(table), was_good=was_good)
+        to_good, to_bad = _changed(*_judged(table, judge(table)), was_good=was_good)
         for folder, rows, refs in (("shards", to_good, good), ("quarantine", to_bad, bad)):
             if rows.num_rows:
                 refs.append(storage.put_table(folder, rows))
@@ -59,11 +60,21 @@ def rejudge(storage: Storage, manifest: Manifest, judge: JudgeTable) -> Rejudged
     return Rejudged(good, bad, frozenset(moved), counts["good"], counts["bad"])
 
 
+def _judged(table: pa.Table, verdicts: Sequence[Verdict | None]) -> tuple[pa.Table, list[Verdict]]:
+    """The rows that have a verdict, and their verdicts."""
+    known = [verdict for verdict in verdicts if verdict is not None]
+    return table.filter(pa.array([verdict is not None for verdict in verdicts], pa.bool_())), known
+
+
 def _changed(table: pa.Table, verdicts: Sequence[Verdict], *, was_good: bool) -> tuple[pa.Table, pa.Table]:
     """The rows with another verdict than they have: those good now (SHARD), those bad now (QUARANTINE)."""
     reasons = [None] * table.num_rows if was_good else table["reason"].to_pylist()
-    before = zip(reasons, table["reasoning_end"].to_pylist(), table["stop_id"].to_pylist(), strict=True)
-    now = [(verdict.reason and str(verdict.reason), verdict.reasoning_end, verdict.stop_id) for verdict in verdicts]
+    spans = table["spans"].to_pylist()
+    before = [(reason, [_end(span) for span in row]) for reason, row in zip(reasons, spans, strict=True)]
+    now = [
+        (verdict.reason and str(verdict.reason), [_end(span) for span in _with_ends(row, verdict)])
+        for row, verdict in zip(spans, verdicts, strict=True)
+    ]
     differs = [new != old for new, old in zip(now, before, strict=True)]
     judged = _with_verdicts(table, verdicts)
     to_good = pa.array([d and new[0] is None for d, new in zip(differs, now, strict=True)], pa.bool_())
@@ -73,10 +84,7 @@ def _changed(table: pa.Table, verdicts: Sequence[Verdict], *, was_good: bool) ->
 
 def _with_verdicts(table: pa.Table, verdicts: Sequence[Verdict]) -> pa.Table:
     """The table with what a verdict decides: reason and detail, where the reasoning ends, what ended the turn."""
-    spans = [
-        [*row[:-1], {**row[-1], "reasoning_end": verdict.reasoning_end, "stop_id": verdict.stop_id}]
-        for row, verdict in zip(table["spans"].to_pylist(), verdicts, strict=True)
-    ]
+    spans = [_with_ends(row, verdict) for row, verdict in zip(table["spans"].to_pylist(), verdicts, strict=True)]
     columns = {name: table[name] for name in SHARD.names}
     columns["spans"] = pa.array(spans, SHARD.field("spans").type)
     columns["reasoning_end"] = pa.array([verdict.reasoning_end for verdict in verdicts], pa.int32())
@@ -84,3 +92,16 @@ def _with_verdicts(table: pa.Table, verdicts: Sequence[Verdict]) -> pa.Table:
     columns["reason"] = pa.array([verdict.reason and str(verdict.reason) for verdict in verdicts], pa.string())
     columns["detail"] = pa.array([verdict.detail for verdict in verdicts], pa.string())
     return pa.table(columns, schema=QUARANTINE)
+
+
+def _with_ends(spans: list[dict[str, Any]], verdict: Verdict) -> list[dict[str, Any]]:
+    """A row's spans with the ends that a verdict gives them."""
+    verdicts = [*verdict.earlier, verdict]
+    return [
+        {**span, "reasoning_end": judged.reasoning_end, "stop_id": judged.stop_id}
+        for span, judged in zip(spans, verdicts, strict=True)
+    ]
+
+
+def _end(span: dict[str, Any]) -> tuple[int | None, int | None]:
+    return span["reasoning_end"], span["stop_id"]

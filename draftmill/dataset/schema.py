@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from draftmill.arrays import ID_DTYPE, Ids, flatten
-from draftmill.records import Answer, Completion, Row
+from draftmill.records import Answer, Completion, HistoryMode, Row, Span
 
-FORMAT = 1
+FORMAT = 2
 """Version of the working objects' columns; part of every cache key."""
 
 IDS = pa.large_list(pa.int32())
@@ -38,7 +39,7 @@ LOADED = pa.schema(
         ("prompt_id", pa.string()),
         ("source", pa.string()),
         ("line", pa.int64()),
-        ("messages", pa.string()),  # canonical JSON {"messages": [...], "tools": [...] or null}
+        ("messages", pa.string()),  # JSON {"messages": [...], "tools": [...] or null}
     ]
 )
 
@@ -64,6 +65,12 @@ ROW = pa.schema(
         ("max_new_tokens", pa.int32()),
         ("messages", pa.string()),
         ("source", pa.string()),
+        ("history", pa.string()),  # these six: see records.Row
+        ("earlier", pa.list_(pa.string())),
+        ("conversation", pa.string()),
+        ("room", pa.int32()),
+        ("spans", pa.list_(SPAN)),
+        ("whole", pa.string()),
     ]
 )
 
@@ -136,7 +143,27 @@ def rows_table(rows: Sequence[Row]) -> pa.Table:
 def table_rows(table: pa.Table) -> list[Row]:
     """A ROW table (or wider) as rows; ids are views into it."""
     columns = {name: _values(table, name) for name in ROW.names}
-    return [Row(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+    return [row_of(dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+
+
+def row_of(values: dict[str, Any]) -> Row:
+    """A row from the values of ROW's columns."""
+    return Row(
+        **{
+            **values,
+            "history": values["history"] and HistoryMode(values["history"]),
+            "earlier": tuple(values["earlier"] or ()),
+            "spans": tuple(Span(**span) for span in values["spans"] or ()),
+        }
+    )
+
+
+def plain_value(row: Row, name: str) -> Any:
+    """A row's value as a column other than ids holds it: lists, mappings and text."""
+    value = getattr(row, name)
+    if name == "spans":
+        return [asdict(span) for span in value]
+    return list(value) if name == "earlier" else value
 
 
 def completions_table(completions: Sequence[Completion]) -> pa.Table:
@@ -169,7 +196,7 @@ def _row_columns(rows: Sequence[Row]) -> dict[str, pa.Array]:
     return {
         field.name: ids_column([getattr(row, field.name) for row in rows])
         if field.type == IDS
-        else pa.array([getattr(row, field.name) for row in rows], field.type)
+        else pa.array([plain_value(row, field.name) for row in rows], field.type)
         for field in ROW
     }
 

@@ -26,8 +26,9 @@ from draftmill.dataset import completions
 from draftmill.dataset.manifest import MAX_FAILED, Manifest, ObjectRef, Parent, newest, read_manifest
 from draftmill.dataset.merge import Fate, Merged, merge
 from draftmill.dataset.schema import FORMAT
+from draftmill.dataset.statistics import Statistics, statistics
 from draftmill.dataset.storage import Outcome, Storage
-from draftmill.dataset.stored import missing_object, object_keys, stored_keys
+from draftmill.dataset.stored import measured_rows, missing_object, object_keys, stored_keys
 from draftmill.errors import DatasetError
 
 ROUNDS = 16
@@ -47,9 +48,9 @@ class Tally:
     `held`: row_keys that have quarantined rows only; a row_key has one good row at
     most, so that `good_rows + held` are the manifest's distinct row_keys.
     `attempts`: good rows by attempt, as a manifest's JSON has it: {"0": 90, "1": 10}.
-    `superseded`: left for their successors. `replaced`: older attempts that left
-    for newer ones. `moved`: judged anew, that is named in `dropped` and brought
-    again. `sealed_before`: rows of the change whose request was sealed already,
+    `reasons`: quarantined rows by reason. `superseded`: left for their successors.
+    `replaced`: older attempts that left for newer ones. `moved`: judged anew, that
+    is named in `dropped` and brought again. `sealed_before`: rows of the change whose request was sealed already,
     as (good in the change, good as sealed) -> how many; the sealed one stays.
     """
 
@@ -57,6 +58,7 @@ class Tally:
     quarantined_rows: int
     held: int
     attempts: Mapping[str, int]
+    reasons: Mapping[str, int]
     superseded: int
     replaced: int
     dropped: int
@@ -81,7 +83,7 @@ class Change:
     consumed: Sequence[str] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)
-    structure: Mapping[str, Any] = field(default_factory=dict)
+    structures: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, Any] | Callable[[Tally], Mapping[str, Any]] = field(default_factory=dict)
     failed: Sequence[Mapping[str, Any]] = ()
@@ -89,18 +91,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """The newest manifest; `sealed` False when the rows were the same and no new one was made."""
+    """The newest manifest; `sealed` False when the rows were the same and no new one was made.
+
+    `before`: the statistics to compare the manifest's with, its parent's; None for a first manifest.
+    """
 
     manifest: Manifest
     sealed: bool
     tally: Tally
+    before: Statistics | None = None
 
 
 def seal(storage: Storage, change: Change) -> Sealed:
     """Commit a change. Raises DatasetError; then no manifest of ours exists."""
     parent = newest(storage)
     seal_id = uuid.uuid4().hex
-    new = _keys(storage, change)
+    new, measured = _keys(storage, change), measured_rows(storage, change.good, change.bad)
     for _ in range(ROUNDS):
         merged = merge(stored_keys(storage, parent), new, dropped=change.dropped, succession=change.succession)
         shards = _objects(storage, "shards", [*_of(parent, "shards"), *change.good], merged)
@@ -108,10 +114,11 @@ def seal(storage: Storage, change: Change) -> Sealed:
         tally = _tally(merged, shards, quarantine)
         if parent is not None and _paths(shards, quarantine) == _paths(parent.shards, parent.quarantine):
             return Sealed(parent, False, tally)
-        manifest = _manifest(storage, change, parent, shards, quarantine, tally, seal_id)
+        fresh = measured.filter(pa.array(merged.fresh, pa.bool_()))
+        manifest = _manifest(storage, change, parent, shards, quarantine, tally, fresh, seal_id)
         _check_objects(storage, manifest)
         if _commit(storage, manifest):
-            return Sealed(manifest, True, tally)
+            return Sealed(manifest, True, tally, parent.statistics if parent else None)
         parent = read_manifest(storage, manifest.version)
     raise DatasetError(
         "another run was faster at every try to seal",
@@ -158,6 +165,7 @@ def _tally(merged: Merged, shards: Sequence[ObjectRef], quarantine: Sequence[Obj
         quarantined_rows=sum(ref.rows for ref in quarantine),
         held=merged.held,
         attempts={str(attempt): number for attempt, number in sorted(merged.attempts.items())},
+        reasons=dict(sorted(merged.reasons.items())),
         superseded=merged.count(Fate.SUPERSEDED),
         replaced=merged.count(Fate.REPLACED),
         dropped=merged.count(Fate.DROPPED) - merged.moved,
@@ -173,6 +181,7 @@ def _manifest(
     shards: list[ObjectRef],
     quarantine: list[ObjectRef],
     tally: Tally,
+    fresh: pa.Table,
     seal_id: str,
 ) -> Manifest:
     if tally.good_rows + tally.quarantined_rows == 0:
@@ -184,9 +193,12 @@ def _manifest(
         )
     counts = change.counts(tally) if callable(change.counts) else change.counts
     consumed = {*change.consumed, *(parent.consumed if parent else ())}
+    version = parent.version + 1 if parent else 1
+    # A variant that the recipe no longer has may still have rows.
+    structures = {**(parent.structures if parent else {}), **change.structures}
     return Manifest(
         format=FORMAT,
-        version=parent.version + 1 if parent else 1,
+        version=version,
         parent=Parent(version=parent.version, sha256=parent.sha256) if parent else None,
         seal_id=seal_id,
         created_at=datetime.now(UTC),
@@ -196,8 +208,8 @@ def _manifest(
         # Parts that were removed need no mention.
         consumed=sorted(consumed.intersection(storage.list(completions.FOLDER))),
         recipe=dict(change.recipe),
-        identity=dict(change.identity),
-        structure=dict(change.structure),
+        identity={**(parent.identity if parent else {}), **change.identity},
+        structures=structures,
         provenance=dict(change.provenance),
         counts={
             **counts,
@@ -205,8 +217,22 @@ def _manifest(
             "quarantined_rows": tally.quarantined_rows,
             "attempts": dict(tally.attempts),
         },
+        statistics=_statistics(fresh, parent, version, structures, change.recipe),
         failed=[dict(row) for row in change.failed[:MAX_FAILED]],
     ).hashed()
+
+
+def _statistics(
+    fresh: pa.Table,
+    parent: Manifest | None,
+    version: int,
+    structures: Mapping[str, Mapping[str, Any]],
+    recipe: Mapping[str, Any],
+) -> Statistics | None:
+    """Of the fresh rows; where there are none, the parent's go on."""
+    if fresh.num_rows:
+        return statistics(fresh, manifest=version, structures=structures, recipe=recipe)
+    return parent.statistics if parent else None
 
 
 def _check_objects(storage: Storage, manifest: Manifest) -> None:

@@ -1,12 +1,14 @@
 """Completions and their verdicts as the rows a dataset keeps: good ones, bad ones.
 
 `input_ids` are the prompt's ids and the output's ids joined, as sent and as
-returned; nothing is decoded. A row is in exactly one of the two tables.
+returned; nothing is decoded. Turns generated before the last one lie inside the
+prompt's ids, as spans. A row is in exactly one of the two tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -50,7 +52,7 @@ def _table(pairs: Sequence[tuple[Completion, Verdict]], schema: pa.Schema) -> pa
 
 def _record(completion: Completion, verdict: Verdict) -> dict[str, Any]:
     row, answer = completion.row, completion.answer
-    num_prompt = len(row.prompt_ids)
+    start = len(row.prompt_ids)
     ended = {
         "reasoning_end": verdict.reasoning_end,
         "finish_reason": answer.finish_type,
@@ -63,8 +65,8 @@ def _record(completion: Completion, verdict: Verdict) -> dict[str, Any]:
         "variant": row.variant,
         "sample": row.sample,
         "attempt": row.attempt,
-        "prompt_len": num_prompt,
-        "spans": [{"start": num_prompt, "end": num_prompt + len(answer.output_ids), **ended}],
+        "prompt_len": row.spans[0].start if row.spans else start,
+        "spans": [*map(asdict, row.spans), {"start": start, "end": start + len(answer.output_ids), **ended}],
         **ended,
         "max_new_tokens": _granted(completion),
         "engine": answer.engine,
@@ -78,8 +80,13 @@ def _record(completion: Completion, verdict: Verdict) -> dict[str, Any]:
 
 
 def _granted(completion: Completion) -> int:
-    """The budget asked for, or what the server granted of it: a row cut by length fills its place only up to that."""
-    asked, answer = completion.row.max_new_tokens, completion.answer
+    """The budget asked for, or what the server granted of it: a row cut by length fills its place only up to that.
+
+    A turn that had all the room of its context counts as having had its budget.
+    """
+    asked, answer, room = completion.row.max_new_tokens, completion.answer, completion.row.room
+    if room is not None and len(answer.output_ids) >= room:
+        return asked
     if answer.finish_type == "length" and answer.finish_length is not None:
         return min(asked, answer.finish_length)
     return asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from draftmill.dataset import completions
 from draftmill.dataset.manifest import Manifest, newest, read_manifest, versions
+from draftmill.dataset.statistics import Statistics
 from draftmill.dataset.storage import Storage, open_storage
 from draftmill.dataset.stored import listed_table, newest_attempts, row_keys, stored_keys
 from draftmill.errors import RecipeError
@@ -32,7 +34,8 @@ class Version:
 @dataclass(frozen=True, slots=True)
 class Status:
     """`reasons`: of the newest manifest's quarantine; `attempts`: its good rows by attempt, {"0": 90, "1": 10};
-    `unfinished`: completions that no manifest has yet."""
+    `unfinished`: completions that no manifest has yet. `statistics`: of the newest manifest that has new rows, and
+    `statistics_before` of the one before it. `recipe`: the newest manifest's."""
 
     dataset: str
     manifests: list[Version]
@@ -42,9 +45,16 @@ class Status:
     rejected_prompts: list[dict[str, Any]] = field(default_factory=list)
     failed: list[dict[str, Any]] = field(default_factory=list)
     unfinished: int = 0
+    statistics: Statistics | None = None
+    statistics_before: Statistics | None = None
+    recipe: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """All but what a manifest has anyway."""
+        statistics = self.statistics and self.statistics.model_dump(mode="json")
+        left_out = ("statistics_before", "recipe")
+        fields = {name: value for name, value in asdict(self).items() if name not in left_out}
+        return {**fields, "statistics": statistics}
 
 
 def dataset_status(url: str) -> Status:
@@ -64,6 +74,7 @@ def dataset_status(url: str) -> Status:
     ]
     if last is None:
         return Status(url, listed, unfinished=unfinished)
+    now, before = _last_two(manifests)
     rejected = [row for ref in last.rejected for row in listed_table(storage, ref.path).to_pylist()]
     return Status(
         url,
@@ -74,7 +85,17 @@ def dataset_status(url: str) -> Status:
         rejected_prompts=rejected[:REJECTED_SHOWN],
         failed=last.failed,
         unfinished=unfinished,
+        statistics=now,
+        statistics_before=before,
+        recipe=last.recipe,
     )
+
+
+def _last_two(manifests: Sequence[Manifest]) -> tuple[Statistics | None, Statistics | None]:
+    """The last two manifests that brought rows; those that brought none repeat the one before."""
+    found = {m.statistics.manifest: m.statistics for m in manifests if m.statistics}
+    last = [None, None, *(found[version] for version in sorted(found))]
+    return last[-1], last[-2]
 
 
 def existing(storage: Storage) -> Manifest:

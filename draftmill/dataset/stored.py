@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from draftmill.dataset.manifest import Manifest
+from draftmill.dataset.statistics import MEASURED
 from draftmill.dataset.storage import ObjectRef, Storage
 from draftmill.errors import DatasetError
 
@@ -55,6 +56,16 @@ def object_keys(storage: Storage, refs: Iterable[ObjectRef], *, good: bool) -> p
         columns["object"] = pa.array([ref.path] * found.num_rows, pa.string())
         tables.append(pa.table({name: columns[name] for name in STORED.names}, schema=STORED))
     return pa.concat_tables(tables)
+
+
+def measured_rows(storage: Storage, good: Iterable[ObjectRef], bad: Iterable[ObjectRef]) -> pa.Table:
+    """The rows of these objects as MEASURED columns: in the same order as `object_keys` of both."""
+    tables = [MEASURED.empty_table()]
+    for ref in good:
+        table = listed_table(storage, ref.path, [name for name in MEASURED.names if name != "reason"])
+        tables.append(table.append_column("reason", pa.nulls(table.num_rows, pa.string())))
+    tables += [listed_table(storage, ref.path, MEASURED.names) for ref in bad]
+    return pa.concat_tables([table.select(MEASURED.names).cast(MEASURED) for table in tables])
 
 
 def listed_table(storage: Storage, path: str, columns: Sequence[str] | None = None) -> pa.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import pyarrow as pa
 
@@ -24,9 +23,13 @@ VERDICT = pa.schema(
 )
 
 
+FIELDS = [name for name in VERDICT.names if name not in ("row_key", "attempt")]
+"""Of a Verdict; its other fields are of stored rows only."""
+
+
 def verdicts_table(completions: Sequence[Completion], verdicts: Sequence[Verdict]) -> pa.Table:
     """Verdicts, in the order of their completions, as a VERDICT table."""
-    columns = {field.name: [getattr(verdict, field.name) for verdict in verdicts] for field in fields(Verdict)}
+    columns = {name: [getattr(verdict, name) for verdict in verdicts] for name in FIELDS}
     keys = {
         "row_key": [completion.row.row_key for completion in completions],
         "attempt": [completion.row.attempt for completion in completions],
@@ -36,7 +39,7 @@ def verdicts_table(completions: Sequence[Completion], verdicts: Sequence[Verdict
 
 def table_verdicts(table: pa.Table) -> list[Verdict]:
     """A VERDICT table as verdicts."""
-    columns = [table[field.name].to_pylist() for field in fields(Verdict)]
+    columns = [table[name].to_pylist() for name in FIELDS]
     return [
         Verdict(Reason(reason) if reason is not None else None, *rest) for reason, *rest in zip(*columns, strict=True)
     ]

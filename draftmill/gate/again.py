@@ -14,25 +14,25 @@ import aiohttp
 
 from draftmill.errors import GateRefused
 from draftmill.gate.canary import ask_canary
-from draftmill.gate.inspection import described
+from draftmill.gate.inspection import described, of_variants
 from draftmill.gate.several import differences
 from draftmill.gate.table import Level
 from draftmill.recipe import Recipe
 from draftmill.records import Return, Returned, ServerReport
 from draftmill.redaction import redacted, sent_key, without_key
-from draftmill.rendering.prepare import Prepared
+from draftmill.rendering.prepare import Variants
 
 
 async def look_again(
-    recipe: Recipe, prepared: Prepared, before: ServerReport, *, protocol: ModuleType, http: aiohttp.ClientSession
+    recipe: Recipe, variants: Variants, before: ServerReport, *, protocol: ModuleType, http: aiohttp.ClientSession
 ) -> Returned:
     """One look at the server of `before`. With `engine.weights: record`, another weight version alone is SAME."""
-    found = await _look_again(recipe, prepared, before, protocol, http)
+    found = await _look_again(recipe, variants, before, protocol, http)
     return Returned(found.state, redacted(found.words, sent_key(http)), found.report)
 
 
 async def _look_again(
-    recipe: Recipe, prepared: Prepared, before: ServerReport, protocol: ModuleType, http: aiohttp.ClientSession
+    recipe: Recipe, variants: Variants, before: ServerReport, protocol: ModuleType, http: aiohttp.ClientSession
 ) -> Returned:
     try:
         seen = await protocol.is_ready(http, before.url)
@@ -45,11 +45,12 @@ async def _look_again(
         return Returned(Return.NOT_YET, f"{type(error).__name__}: {error}")
     # `before` has been kept, without the key: only so are the two alike, should the key stand in a path.
     report = without_key(said, sent_key(http))
-    if other := _other(recipe, before, report) or _refused(recipe, prepared, said, protocol):
+    if other := _other(recipe, before, report) or _refused(variants, said, protocol):
         return Returned(Return.OTHER, other, report)
-    canary = await ask_canary(recipe, prepared, protocol, http, said)
-    if canary.level is not Level.OK:
-        return Returned(Return.NOT_YET, f"its canary: {canary.seen}", report)
+    for prepared in variants.values():
+        canary = await ask_canary(prepared, protocol, http, said)
+        if canary.level is not Level.OK:
+            return Returned(Return.NOT_YET, f"its canary: {canary.seen}", report)
     changed = differences(before, report)
     return Returned(Return.SAME, _said(changed) or "the same server", report)
 
@@ -62,10 +63,10 @@ def _other(recipe: Recipe, before: ServerReport, report: ServerReport) -> str | 
     return _said(changed) or None
 
 
-def _refused(recipe: Recipe, prepared: Prepared, said: ServerReport, protocol: ModuleType) -> str | None:
+def _refused(variants: Variants, said: ServerReport, protocol: ModuleType) -> str | None:
     """In words what the gate would refuse of what the server says of itself; None when nothing. Pure."""
-    checks = described(said, recipe, prepared, protocol=protocol, last=None)
-    refused = [each for each in checks if each.level is Level.REFUSE]
+    found = {name: described(said, prepared, protocol=protocol, last=None) for name, prepared in variants.items()}
+    refused = [each for each in of_variants(found) if each.level is Level.REFUSE]
     return "; ".join(f"{each.name}: {each.seen}, expected {each.expected}" for each in refused) or None
 
 

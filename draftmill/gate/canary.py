@@ -36,14 +36,13 @@ SHORTEST_TIMEOUT_S = 10.0
 """Seconds that the canary has in any case: a night may end while the gate looks, and a good server is soon seen."""
 
 
-def canary_row(recipe: Recipe, prepared: Prepared) -> Row:
+def canary_row(prepared: Prepared) -> Row:
     """The row that is asked; it belongs to no dataset."""
-    budget = min(CANARY_TOKENS, recipe.sampling.max_new_tokens)
+    budget = min(CANARY_TOKENS, prepared.recipe.sampling.max_new_tokens)
     return Row("canary", 0, "canary", "canary", "default", 0, prepared.canary_ids, budget, None, "canary")
 
 
 async def ask_canary(
-    recipe: Recipe,
     prepared: Prepared,
     protocol: ModuleType,
     http: aiohttp.ClientSession,
@@ -52,7 +51,7 @@ async def ask_canary(
     patience: Patience = NOT_WAITING,
 ) -> Check:
     """The canary's line of the table. Costs up to CANARY_TOKENS tokens. A server that is full is waited for."""
-    row = canary_row(recipe, prepared)
+    row, recipe = canary_row(prepared), prepared.recipe
 
     def full(fault: Fault) -> None:
         listener().wait(f"{report.url} takes no request ({fault.words}); waiting, {patience.left_s():.0f} s left")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
 
@@ -32,7 +33,7 @@ from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.records import ServerReport
 from draftmill.redaction import redacted, sent_key, without_key
-from draftmill.rendering.prepare import Prepared
+from draftmill.rendering.prepare import Prepared, Variants
 
 LOOK_EVERY_S = 2.0
 """Seconds between looks at a server that is not ready: it loads for minutes."""
@@ -44,19 +45,19 @@ ANOTHER_MODEL = frozenset({"model", "tokenizer", "markers", "highest id"})
 """Checks whose refusal means that our ids may not be this model's."""
 
 
-async def look(recipe: Recipe, prepared: Prepared, *, last: Servers | None = None, night: Night = NO_END) -> Gate:
+async def look(recipe: Recipe, variants: Variants, *, last: Servers | None = None, night: Night = NO_END) -> Gate:
     """The gate of a recipe: its servers, all checks.
 
     `last`: the reports in the newest manifest, None without one; `night`: when waiting for servers ends at the latest.
     """
     async with open_http(recipe.engine) as http:
         protocol = plugins.load("engines", recipe.engine.kind)
-        return await inspect_servers(recipe, prepared, protocol=protocol, http=http, last=last, night=night)
+        return await inspect_servers(recipe, variants, protocol=protocol, http=http, last=last, night=night)
 
 
 async def inspect_servers(
     recipe: Recipe,
-    prepared: Prepared,
+    variants: Variants,
     *,
     protocol: ModuleType,
     http: aiohttp.ClientSession,
@@ -64,7 +65,7 @@ async def inspect_servers(
     night: Night = NO_END,
 ) -> Gate:
     """All checks of all servers, grouped by server. Never raises for what a server does or says."""
-    looker = _Look(recipe, prepared, protocol, http, last, patience_of(recipe.engine, night))
+    looker = _Look(recipe, variants, protocol, http, last, patience_of(recipe.engine, night))
     seen = await asyncio.gather(*(looker.server(url) for url in dict.fromkeys(recipe.engine.urls)))
     key = sent_key(http)
     reports = [without_key(each.report, key) for each in seen if each.report is not None]
@@ -73,11 +74,10 @@ async def inspect_servers(
     return Gate([*checks, *agreement_checks(reports, compared=compared)], reports)
 
 
-def described(
-    report: ServerReport, recipe: Recipe, prepared: Prepared, *, protocol: ModuleType, last: Servers | None
-) -> list[Check]:
-    """The checks that need no request: what a server says of itself against the recipe. Pure."""
-    body = json.loads(protocol.payload(canary_row(recipe, prepared), recipe.sampling, rid="", model=""))
+def described(report: ServerReport, prepared: Prepared, *, protocol: ModuleType, last: Servers | None) -> list[Check]:
+    """The checks that need no request: what a server says of itself against one variant. Pure."""
+    recipe = prepared.recipe
+    body = json.loads(protocol.payload(canary_row(prepared), recipe.sampling, rid="", model=""))
     sent = frozenset(body) | frozenset(body.get("sampling_params") or ())
     return [
         version_check(report),
@@ -85,6 +85,18 @@ def described(
         *room_checks(report, recipe, prompt_reserve=int(protocol.PROMPT_RESERVE)),
         *alteration_checks(report, sent=sent),
     ]
+
+
+def of_variants(found: Mapping[str, list[Check]]) -> list[Check]:
+    """One list for all variants: a check that is the same for each stands once, others carry their variant's name."""
+    shared = [check for check in next(iter(found.values())) if all(check in checks for checks in found.values())]
+    own = [
+        replace(check, name=f"{check.name} ({variant})")
+        for variant, checks in found.items()
+        for check in checks
+        if check not in shared
+    ]
+    return [*shared, *own]
 
 
 def _without_key(each: Check, key: str | None) -> Check:
@@ -106,7 +118,7 @@ class _Look:
     """What looking at one server needs. `patience`: until when it may load, or be full."""
 
     recipe: Recipe
-    prepared: Prepared
+    variants: Variants
     protocol: ModuleType
     http: aiohttp.ClientSession
     last: Servers | None
@@ -126,13 +138,18 @@ class _Look:
 
     async def _pages(self, url: str, seen: _Seen) -> None:
         seen.report = report = await self._report(url)
-        seen.checks += described(report, self.recipe, self.prepared, protocol=self.protocol, last=self.last)
+        looked = {name: await self._variant(url, report, prepared) for name, prepared in self.variants.items()}
+        seen.checks += of_variants({name: checks for name, (checks, _) in looked.items()})
+        seen.tokenizer_equal = all(equal for _, equal in looked.values())
+
+    async def _variant(self, url: str, report: ServerReport, prepared: Prepared) -> tuple[list[Check], bool]:
+        """The checks of one variant, and whether the server's tokenizer gave its ids."""
+        checks = described(report, prepared, protocol=self.protocol, last=self.last)
         # By the recipe's name, as every row: the server's own may be another, or hold the key.
         name, patience = self.recipe.model.name, self.patience
-        tokens = await token_checks(self.http, self.protocol, url, self.prepared, model=name, patience=patience)
-        seen.checks += tokens.checks
-        seen.tokenizer_equal = tokens.equal
-        seen.checks.append(await self._canary(seen.checks, report))
+        tokens = await token_checks(self.http, self.protocol, url, prepared, model=name, patience=patience)
+        checks += tokens.checks
+        return [*checks, await self._canary(checks, report, prepared)], tokens.equal
 
     async def _report(self, url: str) -> ServerReport:
         try:
@@ -185,12 +202,10 @@ class _Look:
         except (TimeoutError, aiohttp.ClientError, OSError):
             return False
 
-    async def _canary(self, checks: list[Check], report: ServerReport) -> Check:
+    async def _canary(self, checks: list[Check], report: ServerReport, prepared: Prepared) -> Check:
         differing = [each.name for each in checks if each.level is Level.REFUSE and each.name in ANOTHER_MODEL]
         if not differing:
-            return await ask_canary(
-                self.recipe, self.prepared, self.protocol, self.http, report, patience=self.patience
-            )
+            return await ask_canary(prepared, self.protocol, self.http, report, patience=self.patience)
         return check(
             report.url,
             "canary",

@@ -62,9 +62,9 @@ def first_request(row: Row, prior: Answer | None, slice_tokens: int | None) -> R
     """
     left = row.max_new_tokens - (0 if prior is None else len(prior.output_ids))
     assert left > 0, "nothing is left of the row's budget"
-    budget = left if slice_tokens is None else min(slice_tokens, left)
+    bounds = [left, *(bound for bound in (slice_tokens, row.room) if bound is not None)]
     prompt_ids = row.prompt_ids if prior is None else _join("prompt_ids", row.prompt_ids, prior.output_ids)
-    return replace(row, prompt_ids=prompt_ids, max_new_tokens=budget)
+    return replace(row, prompt_ids=prompt_ids, max_new_tokens=min(bounds))
 
 
 def joined(row: Row, prior: Answer | None, answer: Answer, *, sent: Row, end_ids: Collection[int] = ()) -> Completion:
@@ -75,7 +75,9 @@ def joined(row: Row, prior: Answer | None, answer: Answer, *, sent: Row, end_ids
     different weight versions make the row's "w1+w2".
     """
     if prior is None:
-        return Completion(replace(row, max_new_tokens=sent.max_new_tokens), ended(answer, end_ids))
+        # What the context left of a later turn's budget is `room`: no larger budget would bring more.
+        budget = sent.max_new_tokens if row.room is None else row.max_new_tokens
+        return Completion(replace(row, max_new_tokens=budget), ended(answer, end_ids))
     num_prior = len(prior.output_ids)
     whole = replace(
         answer,

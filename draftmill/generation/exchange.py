@@ -11,7 +11,7 @@ import aiohttp
 
 from draftmill.generation.servers import Flight, Server
 from draftmill.reach import no_connection
-from draftmill.recipe import Recipe
+from draftmill.recipe import Recipe, Sampling
 from draftmill.records import Answer, Fault, FaultKind
 from draftmill.redaction import redacted, sent_key
 
@@ -22,10 +22,19 @@ STALE_WITHIN_S = 1.0
 
 
 async def answer_of(
-    server: Server, flight: Flight, *, http: aiohttp.ClientSession, protocol: ModuleType, recipe: Recipe
+    server: Server,
+    flight: Flight,
+    *,
+    http: aiohttp.ClientSession,
+    protocol: ModuleType,
+    recipe: Recipe,
+    sampling: Sampling,
 ) -> Answer | Fault:
-    """The answer to a flight, or its fault; also when it is given up meanwhile, or answered by other weights."""
-    body = protocol.payload(flight.sent, recipe.sampling, rid=flight.rid, model=recipe.model.name)
+    """The answer to a flight, or its fault; also when it is given up meanwhile, or answered by other weights.
+
+    `sampling`: of the row's variant.
+    """
+    body = protocol.payload(flight.sent, sampling, rid=flight.rid, model=recipe.model.name)
     try:
         result = await exchange(http, protocol, flight, body, url=server.url, engine=server.report.engine)
     except asyncio.CancelledError:

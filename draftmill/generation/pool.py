@@ -18,7 +18,7 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import ModuleType
@@ -27,7 +27,7 @@ from typing import Any, Protocol, Self
 import aiohttp
 
 from draftmill.errors import DraftmillError
-from draftmill.generation.continuing import first_request, goes_on, joined, slice_of
+from draftmill.generation.continuing import first_request, goes_on, joined
 from draftmill.generation.exchange import answer_of
 from draftmill.generation.night import NO_END, Night
 from draftmill.generation.retry import Outcome, decide
@@ -37,6 +37,7 @@ from draftmill.generation.stops import all_gone, not_planned, refused, unknown_e
 from draftmill.generation.tickets import Asked, Ticket
 from draftmill.generation.turns import Turns
 from draftmill.generation.watch import Watch
+from draftmill.generation.ways import Way, Ways
 from draftmill.progress import Rows, listener
 from draftmill.recipe import Recipe
 from draftmill.records import Answer, Completion, Failure, Fault, FaultKind, Returned, Row, ServerReport
@@ -68,7 +69,7 @@ class Pool:
     """Sends rows to the servers that `reports` describe; none for a run that has only finished rows to seal.
 
     `judge` gives finished rows' verdicts, for the breaker; `look_again` the gate's second look at a server that was
-    gone; `num_rows` is what is to be asked in all, for progress; `end_ids` end a turn: nothing is asked on behind one.
+    gone; `num_rows` is what is to be asked in all, for progress; `ways` has every variant of the rows.
     """
 
     def __init__(
@@ -82,12 +83,11 @@ class Pool:
         judge: Judge,
         look_again: Callable[[ServerReport], Awaitable[Returned]],
         num_rows: int,
-        end_ids: Collection[int] = (),
+        ways: Ways,
         night: Night = NO_END,
     ) -> None:
         self.counts = Counts()
         self.stopped: DraftmillError | None = None
-        self.end_ids = end_ids
         self._recipe = recipe
         self._protocol = protocol
         self._http = http
@@ -95,7 +95,7 @@ class Pool:
         self._rolling = Rolling(recipe.breaker, judge)
         self._num_rows = num_rows
         self._night = night
-        self._slice_tokens = slice_of(recipe)
+        self._ways = ways
         self._waiting: list[Ticket] = []
         self._numbers = itertools.count()
         self._turns = Turns(recipe.engine.in_flight * len(reports))
@@ -136,16 +136,28 @@ class Pool:
     async def ask(
         self, rows: list[Row], *, chunk: int, priors: Mapping[tuple[str, int], Answer] | None = None
     ) -> Asked:
-        """All rows, each sent until it is answered, failed, or the run is stopped.
+        """All rows of a chunk, each sent until it is answered, failed, or the run is stopped.
 
         `priors`: by a row's key, the answer so far that this attempt goes on from.
         """
+        self._turns.asks(chunk, len(rows))
+        return await self._ask(rows, chunk, priors or {})
+
+    def expect(self, chunk: int, num_rows: int) -> None:
+        """A chunk will ask for so many rows, one by one, as soon as it can (`ask_one`)."""
+        self._turns.asks(chunk, num_rows)
+
+    async def ask_one(self, row: Row, *, chunk: int, expected: bool) -> Asked:
+        """As `ask`, one row of a chunk; not `expected` where it waited for what others brought."""
+        if not expected:
+            self._turns.asks_more(chunk)
+        return await self._ask([row], chunk, {})
+
+    async def _ask(self, rows: list[Row], chunk: int, priors: Mapping[tuple[str, int], Answer]) -> Asked:
         asked, settled = Asked(), asyncio.Event()
         tickets = [
-            Ticket((chunk, next(self._numbers)), row, asked, settled, len(rows), (priors or {}).get(row.key))
-            for row in rows
+            Ticket((chunk, next(self._numbers)), row, asked, settled, len(rows), priors.get(row.key)) for row in rows
         ]
-        self._turns.asks(chunk, len(rows))
         if tickets and not self._servers:
             self.stop(not_planned())
         for ticket in tickets:
@@ -161,6 +173,10 @@ class Pool:
             for ticket in tickets:  # a cancelled call leaves nothing behind that would still be sent
                 ticket.void = True
         return asked
+
+    def way(self, row: Row) -> Way:
+        """How this row is asked."""
+        return self._ways[row.variant]
 
     @property
     def weight_versions(self) -> set[str | None]:
@@ -237,7 +253,7 @@ class Pool:
         if not ticket.granted:
             ticket.granted = True
             self._turns.sent(ticket.order[0])
-        sent = first_request(ticket.row, ticket.prior, self._slice_tokens)
+        sent = first_request(ticket.row, ticket.prior, self.way(ticket.row).slice_tokens)
         now_s = time.monotonic()
         self._started_s = self._started_s or now_s
         # Of one length: SGLang aborts by prefix.
@@ -248,7 +264,10 @@ class Pool:
     async def _fly(self, server: Server, flight: Flight) -> None:
         """One request and what follows."""
         try:
-            result = await answer_of(server, flight, http=self._http, protocol=self._protocol, recipe=self._recipe)
+            sampling = self.way(flight.ticket.row).sampling
+            result = await answer_of(
+                server, flight, http=self._http, protocol=self._protocol, recipe=self._recipe, sampling=sampling
+            )
             # Not in a `finally`: a cancelled request stays listed, for `__aexit__` to abort it.
             del server.flights[flight.rid]
             self._count(flight.ticket, result)
@@ -322,11 +341,12 @@ class Pool:
 
     def _take(self, ticket: Ticket, sent: Row, answer: Answer) -> None:
         """An answer: kept, and then the row's end, unless it was cut by length and is asked on."""
-        completion = joined(ticket.row, ticket.prior, answer, sent=sent, end_ids=self.end_ids)
+        way = self.way(ticket.row)
+        completion = joined(ticket.row, ticket.prior, answer, sent=sent, end_ids=way.end_ids)
         self._keeper.put(completion)
         self.counts.tokens += len(answer.output_ids)
         ticket.asked.tokens += len(answer.output_ids)
-        if next_round := goes_on(ticket.row, completion, self._slice_tokens):
+        if next_round := goes_on(ticket.row, completion, way.slice_tokens):
             ticket.row, ticket.prior = next_round
             ticket.sent, ticket.tries, ticket.refusals, ticket.resent, ticket.avoid = 0, 0, 0, False, None
             self._queue_or_settle(ticket)

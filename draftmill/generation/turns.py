@@ -41,6 +41,11 @@ class Turns:
         self._unsent[chunk] = num_rows
         self._changed.set()
 
+    def asks_more(self, chunk: int) -> None:
+        """An opened chunk has one more row to send: what came has made it possible."""
+        if chunk in self._unsent:
+            self._unsent[chunk] += 1
+
     def sent(self, chunk: int) -> None:
         """One row of a chunk was sent for the first time."""
         if chunk in self._unsent:

@@ -1,13 +1,14 @@
-"""A recipe's tokenizer, template and structure, ready to use: once per process.
+"""A recipe's tokenizer, template and structure, ready to use, variant by variant: once per process.
 
-`Prepared.renders` is the digest of everything that decides how a conversation
-becomes ids: part of the cache key of every rendered slice. `specimens` and
-`round_trips` are what the gate holds a server to.
+`renders` is the digest of everything that decides how a conversation becomes
+ids: part of the cache key of every rendered slice. `specimens` and `round_trips`
+are what the gate holds a server to.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from draftmill.rendering.round_trips import RoundTrip, round_trips
 from draftmill.rendering.specimens import Specimen, specimens
 from draftmill.rendering.template import Refused, render_date, render_ids
 from draftmill.rendering.tokenizer import load_tokenizer, model_vocabulary, template_digest, tokenizer_digest
+from draftmill.variants import by_variant
 
 CANARY_MESSAGES = [{"role": "user", "content": "Say hello."}]
 """What the gate asks, rendered as any prompt is."""
@@ -28,13 +30,14 @@ CANARY_MESSAGES = [{"role": "user", "content": "Say hello."}]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """What the stages need of a recipe's model.
+    """What the stages need of a recipe's model, asked one way.
 
-    `canary_ids`: the gate's prompt. `vocabulary`: how many ids the model itself
+    `recipe`: the variant's own. `canary_ids`: the gate's prompt. `vocabulary`: how many ids the model itself
     has (rows of its embedding), by the config.json beside the tokenizer; None
     where that does not say.
     """
 
+    recipe: Recipe
     structure: Structure
     canary_ids: Ids
     renders: str
@@ -44,12 +47,31 @@ class Prepared:
     vocabulary: int | None
 
 
-def prepare(recipe: Recipe) -> Prepared:
-    """Loads the tokenizer and derives the structure. Raises RecipeError when either cannot be had."""
+Variants = Mapping[str, Prepared]
+"""By the name of each variant of a recipe, in its order; `variants.DEFAULT` alone where it has none."""
+
+
+def prepare(recipe: Recipe) -> Variants:
+    """Loads the tokenizer and derives each variant's structure. Raises RecipeError when either cannot be had."""
+    return {name: prepare_one(alone) for name, alone in by_variant(recipe).items()}
+
+
+def renders(variants: Variants) -> str:
+    """The digest of how the recipe's conversations become ids."""
+    return digest({name: prepared.renders for name, prepared in variants.items()})
+
+
+def structures_json(variants: Variants) -> dict[str, Any]:
+    """Each variant's structure as JSON holds it."""
+    return {name: prepared.structure.to_json() for name, prepared in variants.items()}
+
+
+def prepare_one(recipe: Recipe) -> Prepared:
+    """Of a recipe without variants. Raises RecipeError as `prepare` does."""
     tokenizer = load_tokenizer(recipe.model)
     provenance = {"tokenizer_sha256": tokenizer_digest(tokenizer), "chat_template_sha256": template_digest(tokenizer)}
     date, template_kwargs = render_date(recipe.model), recipe.model.template_kwargs
-    renders = digest({**provenance, "template_kwargs": template_kwargs, "date": str(date)})
+    how = digest({**provenance, "template_kwargs": template_kwargs, "date": str(date)})
     structure = derive_structure(tokenizer, recipe)
     canary = render_ids(tokenizer, CANARY_MESSAGES, None, template_kwargs=template_kwargs, date=date)
     if isinstance(canary, Refused):
@@ -60,9 +82,10 @@ def prepare(recipe: Recipe) -> Prepared:
             remedy="correct model.chat_template or model.template_kwargs",
         )
     return Prepared(
+        recipe,
         structure,
         canary,
-        renders,
+        how,
         provenance,
         specimens(tokenizer, structure, template_kwargs=template_kwargs, today=dt.date.today()),
         round_trips(tokenizer, structure),

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from draftmill.dataset.manifest import Manifest, manifest_path, newest, read_manifest, versions
+from draftmill.dataset.schema import FORMAT
 from draftmill.dataset.storage import ObjectRef, Storage
 from draftmill.errors import DatasetError
 
 
 def build(version: int = 1, **changes: Any) -> Manifest:
     fields: dict[str, Any] = {
-        "format": 1,
+        "format": FORMAT,
         "version": version,
         "parent": None,
         "seal_id": "5ea1",
@@ -27,7 +28,7 @@ def build(version: int = 1, **changes: Any) -> Manifest:
         "consumed": [],
         "recipe": {"dataset": "Öl", "temperature": 0.1},
         "identity": {},
-        "structure": {},
+        "structures": {},
         "provenance": {},
         "counts": {"good_rows": 1},
         "failed": [],

@@ -319,6 +319,59 @@ def test_rows_sealed_before_are_counted_by_their_sides(dataset: Dataset, monkeyp
     assert (sealed.tally.good_rows, sealed.tally.held) == (3, 2)
 
 
+def fresh(sealed: Sealed) -> tuple[int, int, dict[str, int]]:
+    """The manifest whose rows the statistics are of, how many, and their reasons."""
+    found = sealed.manifest.statistics
+    assert found is not None
+    return found.manifest, found.total.rows, found.total.reasons
+
+
+def test_statistics_are_of_the_rows_that_are_new(dataset: Dataset) -> None:
+    first = dataset.seal({"key": "a"}, {"key": "b"}, bad=[dataset.bad({"key": "c"})])
+    assert (fresh(first), first.before) == ((1, 3, {"degenerate": 1}), None)
+    second = dataset.seal({"key": "d"})
+    assert (fresh(second), second.before) == ((2, 1, {}), first.manifest.statistics)
+
+
+def test_rows_asked_again_or_judged_anew_are_not_new_and_the_numbers_are_carried_on(dataset: Dataset) -> None:
+    first = dataset.seal({"key": "a"}, {"key": "b", "finish": "length"}, bad=[dataset.bad({"key": "c"})])
+    again = dataset.seal({"key": "b", "attempt": 1})
+    judged = dataset.seal({"key": "c"}, dropped={dataset.request("c")})
+    assert (again.sealed, judged.sealed) == (True, True)
+    assert again.manifest.statistics == judged.manifest.statistics == first.manifest.statistics
+    both = dataset.seal({"key": "a", "attempt": 1}, {"key": "d"})
+    assert (fresh(both), both.before) == ((4, 1, {}), first.manifest.statistics)
+
+
+def test_a_lost_race_leaves_the_winners_rows_out_of_our_statistics(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _meanwhile(monkeypatch, lambda: dataset.seal({"key": "a"}, {"key": "b"}))
+    sealed = dataset.seal({"key": "a"}, {"key": "c"})
+    assert fresh(sealed) == (2, 1, {})
+    assert sealed.before is not None
+    assert sealed.before.total.rows == 2
+
+
+def test_statistics_know_who_opens_the_reasoning_and_the_shares(dataset: Dataset) -> None:
+    cut = dataset.rows({"key": "a", "finish": "length"})
+    ends_inside = [[{**cut["spans"][0][0].as_py(), "reasoning_end": None}]]
+    cut = cut.set_column(cut.schema.get_field_index("spans"), "spans", pa.array(ends_inside, cut["spans"].type))
+    recipe = {"variants": [{"name": "default", "share": 0.5}, {"name": "fast", "share": 0.5}]}
+    structures = {"default": {"thinking": "opened_by_prompt"}}
+    shards = [dataset.storage.put_table("shards", cut)]
+    found = seal(dataset.storage, Change(good=shards, structures=structures, recipe=recipe)).manifest.statistics
+    assert found is not None
+    assert found.total.cut_in_reasoning == 1
+    assert {name: numbers.share for name, numbers in found.variants.items()} == {"default": 0.5, "fast": 0.5}
+
+
+def test_quarantined_rows_are_counted_by_reason(dataset: Dataset) -> None:
+    dataset.seal({"key": "a"}, bad=[dataset.bad({"key": "b"}), dataset.bad({"key": "c"}, reason="truncated")])
+    sealed = dataset.seal({"key": "b", "attempt": 1})
+    assert sealed.tally.reasons == {"truncated": 1}
+
+
 def test_a_race_lost_to_the_same_rows_seals_nothing_more(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     _meanwhile(monkeypatch, lambda: dataset.seal({"key": "a"}))
     sealed = dataset.seal({"key": "a"})

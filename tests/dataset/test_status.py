@@ -64,6 +64,24 @@ def test_good_rows_by_attempt_also_of_a_manifest_that_does_not_count_them(storag
     assert dataset_status(storage.url).attempts == {"0": 1, "2": 1}
 
 
+def test_statistics_of_the_last_two_manifests_that_brought_rows(storage: Storage, stored_rows: Rows) -> None:
+    def seal_rows(*rows: dict[str, object]) -> None:
+        seal(storage, Change(good=[storage.put_table("shards", stored_rows(*rows))], recipe={"on_truncated": "keep"}))
+
+    seal_rows({"key": "a", "finish": "length"})
+    assert (dataset_status(storage.url).statistics, dataset_status(storage.url).statistics_before) != (None, None)
+    assert dataset_status(storage.url).statistics_before is None
+    seal_rows({"key": "b"}, {"key": "c"})
+    seal_rows({"key": "a", "attempt": 1})  # not new: manifest 3 repeats the statistics of 2
+    status = dataset_status(storage.url)
+    assert status.statistics is not None
+    assert status.statistics_before is not None
+    assert (status.statistics.manifest, status.statistics_before.manifest) == (2, 1)
+    data = status.to_json()
+    assert data["statistics"]["total"]["rows"] == 2
+    assert not {"statistics_before", "recipe"} & data.keys()
+
+
 def test_rejected_prompts_are_counted_and_the_first_ones_shown(storage: Storage, stored_rows: Rows) -> None:
     rejections = [Rejection(Reason.PROMPT_INVALID, "no", str(n), "prompts.jsonl", n) for n in range(REJECTED_SHOWN + 5)]
     seal(

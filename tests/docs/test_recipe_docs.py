@@ -21,8 +21,11 @@ from draftmill.records import Reason
 
 ROOT = Path(__file__).parents[2]
 PARTS = {"prompts": recipe.Prompts, "model": recipe.Model, "sampling": recipe.Sampling, "engine": recipe.Engine}
-SECTIONS: dict[str, type[BaseModel]] = {"Top level": recipe.Recipe, "`breaker`": recipe.Breaker} | {
-    f"`{name}`": part for name, part in PARTS.items()
+SECTIONS: dict[str, type[BaseModel]] = {
+    "Top level": recipe.Recipe,
+    "`breaker`": recipe.Breaker,
+    "`variants`": recipe.Variant,
+    **{f"`{name}`": part for name, part in PARTS.items()},
 }
 RECIPES = sorted((ROOT / "deployments" / "recipes").glob("*.yaml"))
 

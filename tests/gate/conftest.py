@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,13 +23,14 @@ from draftmill.generation.night import NO_END, Night
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
 from draftmill.records import ServerReport
-from draftmill.rendering.prepare import Prepared, prepare
+from draftmill.rendering.prepare import Prepared, Variants, prepare
 from draftmill.rendering.template import Refused, render_ids
 from draftmill.rendering.tokenizer import load_tokenizer
 from draftmill.serving.answers import Card
 from draftmill.serving.fake import FakeServer
 from draftmill.serving.fake_answers import Markers, Seeded
 from draftmill.serving.protocol import Limits
+from draftmill.variants import DEFAULT
 
 RECORDINGS = Path(__file__).parents[1] / "golden" / "sglang"
 MODEL, CONTEXT, VOCABULARY = "smol", 2048, 49152
@@ -61,7 +63,13 @@ def recipe_for() -> Callable[..., Recipe]:
 
 @pytest.fixture(scope="session")
 def prepared(recipe_for: Callable[..., Recipe]) -> Prepared:
-    return prepare(recipe_for())
+    return prepare(recipe_for())[DEFAULT]
+
+
+@pytest.fixture(scope="session")
+def variants_for(prepared: Prepared) -> Callable[[Recipe], Variants]:
+    """What `prepare` gives for a recipe of the same model without variants, and takes seconds for."""
+    return lambda recipe: {DEFAULT: replace(prepared, recipe=recipe)}
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +130,7 @@ def server() -> Callable[..., FakeServer]:
 
 
 @pytest.fixture
-def inspected(prepared: Prepared, recipe_for: Callable[..., Recipe]) -> Callable[..., Any]:
+def inspected(variants_for: Callable[[Recipe], Variants], recipe_for: Callable[..., Recipe]) -> Callable[..., Any]:
     """`await inspected(url, engine__wait_s=1, last=None)`: the gate of these servers."""
 
     async def inspect(
@@ -130,7 +138,9 @@ def inspected(prepared: Prepared, recipe_for: Callable[..., Recipe]) -> Callable
     ) -> Gate:
         recipe = recipe_for(*urls, **changes)
         async with open_http(recipe.engine) as http:
-            return await gate.inspect_servers(recipe, prepared, protocol=protocol, http=http, last=last, night=night)
+            return await gate.inspect_servers(
+                recipe, variants_for(recipe), protocol=protocol, http=http, last=last, night=night
+            )
 
     return inspect
 

@@ -16,14 +16,14 @@ from draftmill.serving.protocol import Limits
 
 
 @pytest.fixture
-def looked(prepared: Any, recipe_for: Any) -> Any:
+def looked(variants_for: Any, recipe_for: Any) -> Any:
     """`await looked(url, before, weights=...)`; `before` None: as it says now."""
 
     async def look(url: str, before: ServerReport | None = None, *, weights: str = "stop") -> Returned:
         recipe = recipe_for(url, engine__weights=weights)
         async with open_http(recipe.engine) as http:
             known = before or await sglang.report(http, url, model=recipe.model.name)
-            return await look_again(recipe, prepared, known, protocol=sglang, http=http)
+            return await look_again(recipe, variants_for(recipe), known, protocol=sglang, http=http)
 
     return look
 

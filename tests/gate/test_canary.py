@@ -74,14 +74,13 @@ async def test_a_canary_cut_by_its_budget_is_fine(server: Any, inspected: Any) -
 
 
 async def test_an_answer_of_other_weights_than_the_pages_say_refuses(
-    server: Any, prepared: Any, recipe_for: Any, recorded_report: Any
+    server: Any, prepared: Any, recorded_report: Any
 ) -> None:
     import aiohttp
 
     from draftmill.engines import sglang
 
     async with server(card={"weight_version": "w2"}) as fake, aiohttp.ClientSession() as http:
-        recipe, report = recipe_for(fake.url), recorded_report(fake.url)
-        seen = await canary.ask_canary(recipe, prepared, sglang, http, report)
+        seen = await canary.ask_canary(prepared, sglang, http, recorded_report(fake.url))
     assert seen.level is Level.REFUSE
     assert seen.seen == "an answer of weight version w2, from a server that says default"

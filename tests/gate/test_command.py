@@ -32,7 +32,7 @@ def dataset(tmp_path: Path) -> Path:
         consumed=[],
         recipe={},
         identity={},
-        structure={},
+        structures={},
         provenance={"servers": [{"url": "http://a", "weight_version": "w1"}]},
         counts={},
         failed=[],

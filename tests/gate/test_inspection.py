@@ -47,9 +47,10 @@ async def test_the_right_server_passes_with_one_canary(
     assert [report.engine for report in seen.reports] == ["sglang 0.5.23"]
 
 
-async def test_look_opens_its_own_session(server: Any, recipe_for: Any, prepared: Prepared) -> None:
+async def test_look_opens_its_own_session(server: Any, recipe_for: Any, variants_for: Any) -> None:
     async with server() as fake:
-        seen = await look(recipe_for(fake.url), prepared)
+        recipe = recipe_for(fake.url)
+        seen = await look(recipe, variants_for(recipe))
     assert {check.level for check in seen.checks} == {Level.OK}
 
 

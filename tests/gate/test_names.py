@@ -69,7 +69,7 @@ async def test_the_gate_passes_the_servers_that_answer_to_the_recipes_name(
 
 
 async def test_another_first_name_after_a_restart_is_the_same_server(
-    serving: Any, inspected: Any, recipe_for: Any, prepared: Any
+    serving: Any, inspected: Any, recipe_for: Any, variants_for: Any
 ) -> None:
     changes = {"engine__kind": "vllm", "model__name": NAME}
     async with serving(NAME, "short") as fake:
@@ -77,7 +77,7 @@ async def test_another_first_name_after_a_restart_is_the_same_server(
     async with serving("short", NAME) as fake:
         recipe = recipe_for(fake.url, **changes)
         async with open_http(recipe.engine) as http:
-            now = await look_again(recipe, prepared, _at(before, fake.url), protocol=vllm, http=http)
+            now = await look_again(recipe, variants_for(recipe), _at(before, fake.url), protocol=vllm, http=http)
     assert now.state is Return.SAME
 
 

@@ -108,18 +108,18 @@ async def test_a_server_that_quotes_the_key(
 
 @pytest.mark.parametrize("pages", [{}, PAGES])
 async def test_a_second_look_does_not_tell_it_either(
-    recipe_for: Any, prepared: Any, recorded_report: Any, pages: dict[str, Any]
+    recipe_for: Any, variants_for: Any, recorded_report: Any, pages: dict[str, Any]
 ) -> None:
     async with quoting(500, pages=pages) as url:
         recipe = recipe_for(url, engine__api_key_env=VARIABLE)
         async with open_http(recipe.engine) as http:
-            seen = await look_again(recipe, prepared, recorded_report(url), protocol=sglang, http=http)
+            seen = await look_again(recipe, variants_for(recipe), recorded_report(url), protocol=sglang, http=http)
     assert seen.state is not Return.SAME
     assert KEY not in repr(seen)
 
 
 async def test_a_key_in_the_models_name_is_sent_in_it_and_the_server_is_known_again(
-    server: Any, inspected: Any, recipe_for: Any, prepared: Any, tokenizes: Any, capsys: pytest.CaptureFixture[str]
+    server: Any, inspected: Any, recipe_for: Any, variants_for: Any, tokenizes: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A folder called like the key: it is redacted where it is kept, not where it is compared or sent."""
     asked: list[dict[str, Any]] = []
@@ -133,7 +133,7 @@ async def test_a_key_in_the_models_name_is_sent_in_it_and_the_server_is_known_ag
         seen = await inspected(fake.url, **named)
         recipe = recipe_for(fake.url, **named)
         async with open_http(recipe.engine) as http:
-            again = await look_again(recipe, prepared, seen.reports[0], protocol=sglang, http=http)
+            again = await look_again(recipe, variants_for(recipe), seen.reports[0], protocol=sglang, http=http)
     assert {check.level for check in seen.checks} == {Level.OK}
     assert KEY not in everything(seen, capsys)
     assert (again.state, again.report) == (Return.SAME, seen.reports[0])

@@ -19,6 +19,7 @@ from draftmill.generation import pool, retry, watch
 from draftmill.generation.http import open_http
 from draftmill.generation.night import NO_END, Night
 from draftmill.generation.pool import Pool
+from draftmill.generation.ways import ways_of
 from draftmill.progress import Rows, listening
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
@@ -150,6 +151,7 @@ async def open_run(
                 judge=judge_rows,
                 look_again=look_again or ready,
                 num_rows=num_rows,
+                ways=ways_of(recipe, {}),
                 night=night,
             ) as pool:
                 yield Run(pool, kept, heard, aborted)

@@ -60,3 +60,19 @@ async def test_at_the_end_nobody_waits() -> None:
     assert log == [1, 2, 3]
     leave.set()
     await asyncio.gather(*chains)
+
+
+async def test_a_row_that_became_possible_is_one_more_to_send() -> None:
+    turns, log, leave = Turns(1), [], asyncio.Event()
+    chains = [asyncio.create_task(opened(turns, number, 1, log, leave)) for number in (1, 2)]
+    await settle()
+    turns.asks_more(1)
+    turns.sent(1)
+    await settle()
+    assert log == [1]  # the second turn of what was sent waits for a server
+    turns.sent(1)
+    turns.asks_more(7)  # a chunk that has left
+    await settle()
+    assert log == [1, 2]
+    leave.set()
+    await asyncio.gather(*chains)

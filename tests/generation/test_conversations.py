@@ -1,0 +1,221 @@
+"""Turns on top of turns: each asked once, as soon as the one it stands on has come, and none on a bad one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from draftmill.arrays import ids_array
+from draftmill.generation.conversations import Conversations, Outcome
+from draftmill.generation.tickets import Asked
+from draftmill.records import Answer, Completion, Failure, HistoryMode, Reason, Row, Said, Span, Verdict
+from draftmill.rendering.next_turn import Over
+
+EXTENDS, REWRITES = HistoryMode.EXTENDS, HistoryMode.REWRITES
+BAD, CUT, END, NEXT = 66, 67, 2, 9
+
+
+def row(*turns: str, history: HistoryMode | None = EXTENDS, attempt: int = 0) -> Row:
+    """`row("a", "b")`: the second turn of a conversation."""
+    *earlier, key = turns
+    ids = ids_array("p", [7] if history is EXTENDS or not earlier else [])
+    common = ("p", "id", "default", 0, ids, 32, None, "s")
+    return Row(key, attempt, *common, history=history, earlier=tuple(earlier), conversation="{}")
+
+
+def answer(ids: Sequence[int]) -> Answer:
+    finish = "length" if ids[-1] == CUT else "stop"
+    return Answer(
+        ids_array("o", ids), None, None, None, finish, None, None, "e", None, datetime(2026, 1, 1, tzinfo=UTC)
+    )
+
+
+@dataclass
+class Server:
+    """Answers each turn with an id of its own, or as `says`; `log`: the keys asked, in order."""
+
+    says: dict[str, list[int] | str | None] = field(default_factory=dict)
+    log: list[tuple[str, int]] = field(default_factory=list)
+    sent: dict[str, list[int]] = field(default_factory=dict)
+    first: list[str] = field(default_factory=list)
+
+    async def ask(self, row: Row, first: bool) -> Asked:
+        self.log.append(row.key)
+        self.sent[row.row_key] = row.prompt_ids.tolist()
+        if first:
+            self.first.append(row.row_key)
+        await asyncio.sleep(0)
+        match self.says.get(row.row_key, [ord(row.row_key[0]), END]):
+            case str(words):
+                return Asked(failures=[Failure(row, words, 1)])
+            case None:
+                return Asked(pending=[row])
+            case ids:
+                return Asked(completions=[Completion(row, answer(ids))], tokens=len(ids))
+
+
+def judge(completions: Sequence[Completion]) -> list[Verdict]:
+    return [
+        Verdict(Reason.DEGENERATE if BAD in completion.answer.output_ids else None, "", None, None, END)
+        for completion in completions
+    ]
+
+
+def next_turn(row: Row, said: Sequence[Said]) -> Row | Over:
+    """The ids so far and a 9; nothing behind 12 ids."""
+    before = said[-1:] if row.history is EXTENDS else said
+    prompt_ids = [said[-1].prompt_ids] if row.history is EXTENDS else [ids_array("p", [8])]
+    ids = np.concatenate([*prompt_ids, *(turn.output_ids for turn in before), ids_array("p", [NEXT])])
+    spans = (*said[-1].earlier, said[-1].span) if row.history is EXTENDS else ()
+    return Over("no room") if len(ids) > 12 else replace(row, prompt_ids=ids_array("p", ids), spans=spans)
+
+
+async def converse(rows: Sequence[Row], server: Server, **options: Any) -> Outcome:
+    options = {"known": {}, "sealed": {}} | options
+    made = Conversations(rows, ask=server.ask, judge=judge, next_turn=next_turn, **options)
+    return await made.outcome()
+
+
+def keys(completions: Sequence[Completion]) -> list[str]:
+    return [completion.row.row_key for completion in completions]
+
+
+async def test_one_row_with_all_its_turns() -> None:
+    server = Server()
+    out = await converse([row("a", "b", "c")], server)
+    assert [key for key, _ in server.log] == ["a", "b", "c"]
+    assert server.sent["c"] == [7, 97, END, NEXT, 98, END, NEXT]
+    (made,) = out.generated
+    assert (made.row.row_key, made.row.whole, made.row.conversation) == ("c", None, None)
+    assert [(span.start, span.end) for span in made.row.spans] == [(1, 3), (4, 6)]
+    assert [(completion.row.row_key, completion.row.whole) for completion in out.earlier] == [("a", "c"), ("b", "c")]
+    assert (out.output_tokens, out.prompt_tokens) == (6, 1 + 4 + 7)
+
+
+async def test_a_row_for_each_turn() -> None:
+    server = Server()
+    rows = [row("a", history=REWRITES), row("a", "b", history=REWRITES), row("a", "b", "c", history=REWRITES)]
+    out = await converse(rows, server)
+    assert server.sent == {"a": [7], "b": [8, 97, END, NEXT], "c": [8, 97, END, 98, END, NEXT]}
+    assert (keys(out.generated), out.earlier) == (["a", "b", "c"], [])
+
+
+@pytest.mark.parametrize("history", [EXTENDS, REWRITES])
+async def test_shared_turns_are_asked_once(history: HistoryMode) -> None:
+    server = Server()
+    rows = [row("a", "b", history=history), row("a", "c", history=history), row("a", history=history)]
+    out = await converse(rows, server)
+    assert sorted(key for key, _ in server.log) == ["a", "b", "c"]
+    assert keys(out.generated) == ["b", "c", "a"]
+    assert server.first == ["a"]
+
+
+async def test_what_is_known_is_not_asked() -> None:
+    server = Server()
+    turn = replace(row("a"), whole="c")
+    out = await converse([row("a", "b", "c")], server, known={("a", 0): Completion(turn, answer([77, END]))})
+    assert [key for key, _ in server.log] == ["b", "c"]
+    assert server.sent["b"] == [7, 77, END, NEXT]
+    assert (keys(out.generated), keys(out.earlier)) == (["c"], ["b"])
+
+
+async def test_a_finished_row_is_resumed_and_another_attempt_is_not() -> None:
+    whole = Completion(replace(row("a", "b"), spans=(Span(1, 3, None, "stop", END),)), answer([77, END]))
+    server = Server()
+    out = await converse([row("a", "b")], server, known={("b", 0): whole})
+    assert (keys(out.resumed), server.log) == (["b"], [])
+    out = await converse([row("a", "b", attempt=1)], server, known={("b", 0): whole})
+    assert (keys(out.generated), server.log) == (["b"], [("a", 1), ("b", 1)])
+
+
+async def test_sealed_turns_are_stood_on() -> None:
+    server = Server()
+    sealed = {"a": Said(ids_array("p", [7]), (), ids_array("o", [55, END]), Span(1, 3, None, "stop", END))}
+    rows = [row("a", "b", history=REWRITES), row("a", "b", "c", history=REWRITES)]
+    await converse(rows, server, sealed=sealed)
+    assert server.sent == {"b": [8, 55, END, NEXT], "c": [8, 55, END, 98, END, NEXT]}
+    out = await converse(rows, Server())
+    assert [failure.words for failure in out.failures] == [
+        "turn 1 of this conversation is gone with the object that held it"
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ([BAD, END], "turn 2 of this conversation is degenerate"),
+        ([60, CUT], "turn 2 of this conversation was cut by length"),
+        ("HTTP 500", "turn 2 of this conversation failed: HTTP 500"),
+        ([60] * 8 + [END], "nothing can be asked behind turn 2: no room"),
+    ],
+)
+async def test_nothing_is_asked_behind_it(said: Any, words: str) -> None:
+    server = Server({"b": said})
+    out = await converse([row("a", "b", "c", "d")], server)
+    assert [key for key, _ in server.log] == ["a", "b"]
+    if isinstance(said, str):
+        assert [failure.words for failure in out.failures] == ["HTTP 500"]
+    else:
+        (made,) = out.generated
+        assert (made.row.row_key, made.answer.output_ids.tolist(), len(made.row.spans)) == ("d", said, 1)
+    server = Server({"b": said})
+    turns = [row(*"abcd"[: n + 1], history=REWRITES) for n in range(4)]
+    out = await converse(turns, server)
+    assert [failure.words for failure in out.failures][-2:] == [words, words]
+    assert [key for key, _ in server.log] == ["a", "b"]
+
+
+@pytest.mark.parametrize("history", [EXTENDS, REWRITES])
+async def test_a_stopped_run_leaves_the_rest_pending(history: HistoryMode) -> None:
+    rows = [row("a", "b", history=history)]
+    if history is REWRITES:
+        rows = [row("a", history=history), *rows]
+    out = await converse(rows, Server({"b": None}))
+    assert ([pending.row_key for pending in out.pending], out.failures) == (["b"], [])
+    assert keys(out.generated) == ([] if history is EXTENDS else ["a"])
+
+
+async def test_a_row_that_ended_early_is_never_stood_on_as_whole() -> None:
+    """Another conversation goes on from the same turns: what is known of the shorter one is only its first turn."""
+    early = Completion(row("a", "b"), answer([77, END]))
+    server = Server()
+    out = await converse([row("a", "b"), row("a", "b", "c")], server, known={("b", 0): early})
+    assert (server.log, keys(out.resumed)) == ([], ["b", "c"])
+    assert all(completion.row.spans == () for completion in out.resumed)
+
+
+async def test_an_error_ends_all() -> None:
+    class Broken(Exception):
+        pass
+
+    async def ask(row: Row, first: bool) -> Asked:
+        if row.row_key == "b":
+            raise Broken
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    rows = [row("a", history=None), row("b", history=None)]
+    made = Conversations(rows, ask=ask, judge=judge, next_turn=next_turn, known={}, sealed={})
+    with pytest.raises(Broken):
+        await made.outcome()
+
+
+async def test_what_is_known_is_judged_as_the_variant_that_asks_today() -> None:
+    seen: list[str] = []
+
+    def judge_by_variant(completions: Sequence[Completion]) -> list[Verdict]:
+        seen.extend(completion.row.variant for completion in completions)
+        return judge(completions)
+
+    turn = replace(row("a"), variant="of yesterday", whole="b")
+    known = {("a", 0): Completion(turn, answer([77, END]))}
+    made = Conversations(
+        [row("a", "b")], ask=Server().ask, judge=judge_by_variant, next_turn=next_turn, known=known, sealed={}
+    )
+    assert (keys((await made.outcome()).generated), seen) == (["b"], ["default"])
