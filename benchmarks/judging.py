@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from benchmarks.machine import command_line, head
 from draftmill.arrays import Ids
 from draftmill.dataset.storage import ROW_GROUP_ROWS
-from draftmill.judging.answers import NOT_GIVEN, STOP, Answers
+from draftmill.judging.answers import LENGTH, NOT_GIVEN, STOP, Answers
 from draftmill.judging.judge import judge
 from draftmill.judging.structure import Channels, Structure
 from draftmill.records import Thinking
@@ -152,26 +152,27 @@ def messages(rows: int, ids: int) -> Ids:
 
 
 def loops(rows: int, ids: int) -> Ids:
-    """From the middle on a sentence of 24 ids, its second one a counter: no row is spared the count of phrases."""
+    """From the middle on a sentence of 24 ids, its second one a counter, up to the budget: no row is spared anything."""
     ids_BT = blocks(rows, ids)
-    place = np.arange(ids - ids // 2 - 2)
+    place = np.arange(ids - ids // 2 - 1)
     sentence = np.where(place % 24 == 1, 1000 + place // 24, 100 + place % 24)
-    ids_BT[:, ids // 2 + 1 : -1] = sentence
+    ids_BT[:, ids // 2 + 1 :] = sentence
     return ids_BT
 
 
 def answers(ids_BT: Ids) -> Answers:
-    """As a well-behaved server gave them."""
+    """As a well-behaved server gave them: what does not end in an end id was cut by its budget."""
     rows, ids = ids_BT.shape
+    stopped_B = ids_BT[:, -1] == END
     none_B = np.full(rows, NOT_GIVEN, np.int64)
     return Answers(
         ids_T=ids_BT.reshape(-1),
         offsets_B1=np.arange(rows + 1, dtype=np.int64) * ids,
         prompt_len_B=np.full(rows, PROMPT_IDS, np.int64),
         max_new_tokens_B=np.full(rows, ids, np.int64),
-        finish_type_B=np.full(rows, STOP),
+        finish_type_B=np.where(stopped_B, STOP, LENGTH),
         finish_length_B=none_B,
-        matched_id_B=np.full(rows, END, np.int64),
+        matched_id_B=np.where(stopped_B, END, NOT_GIVEN),
         matched_text_B=np.full(rows, ""),
         echo_equal_B=np.ones(rows, np.bool_),
         prompt_tokens_B=np.full(rows, PROMPT_IDS, np.int64),

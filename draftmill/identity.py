@@ -15,6 +15,7 @@ from typing import Any
 
 from draftmill.arrays import Ids
 from draftmill.recipe import Model, Sampling
+from draftmill.records import HistoryMode
 
 
 def canonical_json(value: Any) -> str:
@@ -69,9 +70,18 @@ def digest(value: Any) -> str:
     return sha256(canonical_json(value))
 
 
-def prompt_key(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, variant: str) -> str:
-    """Identity of a prompt: its canonical messages and tools, and the variant's name."""
-    return digest({"messages": messages, "tools": tools or [], "variant": variant})
+def prompt_key(
+    messages: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None,
+    variant: str,
+    later: list[list[dict[str, Any]]] | None = None,
+) -> str:
+    """Identity of a prompt: its canonical messages and tools, and the variant's name.
+
+    `later`: of a later turn of a conversation, what the source asks behind each turn before it.
+    """
+    prompt = {"messages": messages, "tools": tools or [], "variant": variant}
+    return digest({**prompt, "later": later} if later else prompt)
 
 
 def row_identity(model: Model, sampling: Sampling) -> dict[str, Any]:
@@ -96,12 +106,23 @@ def _number(value: float) -> float:
     return float(value) + 0.0
 
 
-def turn_key(first_ids_P: Ids, later: list[dict[str, Any]], shared: dict[str, Any], *, turn: int, sample: int) -> str:
-    """Identity of a later turn (1, 2 ...), whose own prompt ids depend on what was generated.
+def turn_key(
+    first_ids_P: Ids,
+    later: list[list[dict[str, Any]]],
+    shared: dict[str, Any],
+    *,
+    history: HistoryMode,
+    shown_ids_S: Ids,
+    sample: int,
+) -> str:
+    """Identity of a later turn, whose own prompt ids depend on what was generated.
 
-    `first_ids_P`: the first turn's prompt ids; `later`: the source's messages behind it that are not the assistant's.
+    `first_ids_P`: the first turn's prompt ids; `later`: what the source asks behind each turn before this one;
+    `shown_ids_S`: the turn's prompt with a stand-in for each generated turn, which holds all else that the template
+    writes.
     """
-    return digest({**shared, "prompt_ids": first_ids_P.tolist(), "later": later, "turn": turn, "sample": sample})
+    turn = {"later": later, "turn": len(later), "history": history.value, "shown_ids": shown_ids_S.tolist()}
+    return digest({**shared, "prompt_ids": first_ids_P.tolist(), **turn, "sample": sample})
 
 
 def row_key(prompt_ids_P: Ids, shared: dict[str, Any], sample: int) -> str:

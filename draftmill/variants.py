@@ -2,21 +2,21 @@
 
 A recipe with variants is a recipe for each: everything that derives, renders,
 samples or judges works on those and knows nothing of the others. A hash of the
-prompt's canonical form chooses, so that neither the order of a source nor a run
-changes it; when a share changes, only the prompts between the old border and
-the new one go over.
+prompt's canonical form and the variants' names chooses (weighted rendezvous
+hashing), so that neither the order of a source nor of the variants changes it,
+and a changed share moves as few prompts as it can.
 """
 
 from __future__ import annotations
 
-from itertools import accumulate
+import math
 from typing import Any
 
 from draftmill import identity
 from draftmill.recipe import Recipe
 
 DEFAULT = "default"
-"""The variant of a recipe that has none."""
+"""The variant of a recipe that has none. One of that name among others goes on with its rows."""
 
 HASH_DIGITS = 16
 """Hex digits of the hash that choose: 64 bits, finer than any share."""
@@ -33,9 +33,10 @@ def variant_of(recipe: Recipe, messages: list[dict[str, Any]], tools: list[dict[
     """The variant that asks this prompt."""
     if recipe.variants is None:
         return DEFAULT
-    place = int(identity.prompt_key(messages, tools, "")[:HASH_DIGITS], 16) / 16**HASH_DIGITS
-    borders = accumulate(variant.share for variant in recipe.variants)
-    # Shares that add up to a hair less than 1 leave the last one the rest.
-    return next(
-        (v.name for v, border in zip(recipe.variants, borders, strict=True) if place < border), recipe.variants[-1].name
-    )
+    prompt = identity.prompt_key(messages, tools, "")
+
+    def score(name: str, share: float) -> tuple[float, str]:
+        place = (int(identity.sha256(f"{prompt} {name}")[:HASH_DIGITS], 16) + 0.5) / 16**HASH_DIGITS
+        return -share / math.log(place), name
+
+    return max(score(variant.name, variant.share) for variant in recipe.variants)[1]

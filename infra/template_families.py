@@ -17,6 +17,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from draftmill.judging.derive import examine, keeps_reasoning
+from draftmill.rendering.marker_forms import num_forms
 from infra.template_table import RECIPE, Bench, base_tokenizer, escaped, templates
 
 FAMILIES: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -61,13 +62,13 @@ def block(name: str, template_kwargs: dict[str, Any], tokenizer: PreTrainedToken
     def shown(ids: Iterable[int]) -> str:
         return " ".join(f"{_quoted(probe.text([index]))}={index}" for index in ids) or "-"
 
-    also = [("also opens", structure.open_also), ("also closes", structure.close_also)]
+    also = [("also opens", structure.opens), ("also closes", structure.closes)]
     fields = [
         ("structure", f"{structure.name}, {structure.thinking.value}"),
         ("prompt's tail", shown(structure.tail_ids)),
         ("opens", shown(structure.open_ids)),
         ("closes", shown(structure.close_ids)),
-        *((title, f"{len(forms)} forms") for title, forms in also if forms),
+        *((title, f"{num_forms(forms) - 1} forms") for title, forms in also if len(forms) > 1),
         ("ends the turn", shown(structure.end_ids)),
         ("foreign", shown(structure.foreign_ids)),
         ("earlier reasoning", "kept" if keeps_reasoning(probe, structure) else "dropped"),

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from draftmill.dataset.completions import FOLDER, read_completions
 from draftmill.dataset.journal import Key
 from draftmill.dataset.schema import completions_table
-from draftmill.records import Completion, Failure
+from draftmill.generation.conversations import Ended
+from draftmill.records import Completion, Failure, Row
 from draftmill.workspace import Workspace
 
 FAILURES_NAMED = 20
 """Failed rows a receipt names; the rest are counted."""
 
+CAUSES_NAMED = 20
+"""Causes of an early end that a receipt names: those that name lengths are nearly as many as conversations."""
 
-def find_known(space: Workspace, keys: Sequence[Key], parts: Sequence[str]) -> dict[Key, Completion]:
-    """The answers to these requests that the journal or the parts have."""
+
+def find_known(
+    space: Workspace, keys: Sequence[Key], parts: Sequence[str], *, turns: Collection[str] = ()
+) -> dict[Key, Completion]:
+    """The answers to these requests that the journal or the parts have; of the row_keys `turns` all attempts."""
     there = [part for part in parts if space.storage.exists(part)]
     # Parts first: of two completions for one request the first wins, and the journal is the tail.
-    return space.journal.find(keys) | read_completions(space.storage, there, keys)
+    found = space.journal.find(keys) | space.journal.attempts(turns)
+    return found | read_completions(space.storage, there, keys, turns=turns)
 
 
 def put_completions(space: Workspace, completions: Sequence[Completion]) -> dict[str, Any] | None:
@@ -29,6 +37,16 @@ def put_completions(space: Workspace, completions: Sequence[Completion]) -> dict
     reference = space.storage.put_table(FOLDER, completions_table(completions)).model_dump()
     space.journal.mark_uploaded([completion.row.key for completion in completions])
     return reference
+
+
+def ended_early(ended: Sequence[tuple[Row, Ended]] = ()) -> dict[str, Any]:
+    """How many conversations have fewer turns than their source although nothing is bad, by cause; the first."""
+    causes = Counter(end.words for _, end in ended)
+    first = None
+    if ended:
+        row, end = ended[0]
+        first = f"behind turn {end.turn} of {row.prompt_id} ({row.source}): {end.words}"
+    return {"rows": len(ended), "causes": dict(causes.most_common(CAUSES_NAMED)), "first": first}
 
 
 def named(failures: Sequence[Failure]) -> list[dict[str, str]]:

@@ -68,7 +68,17 @@ async def run_chunks(
             listener().stage(f"{doubled} rows were answered twice; the first answers count")
         if echoes := sum(outcome.validated["single_echo"] for outcome in outcomes if outcome.validated):
             listener().stage(f"{echoes} good answers begin with the prompt's last id; an ordinary id, so only counted")
+        _say_ended_early([outcome.generated["ended_early"] for outcome in outcomes if outcome.generated])
         return RunOutcome(outcomes, opened.counts.requests, opened.counts.retries, opened.stopped)
+
+
+def _say_ended_early(ended: list[dict[str, Any]]) -> None:
+    rows = sum(each["rows"] for each in ended)
+    if rows:
+        first = next(each["first"] for each in ended if each["rows"])
+        others = len({words for each in ended for words in each["causes"]}) - 1
+        more = f" ({others} more causes)" if others else ""
+        listener().stage(f"{rows} conversations end early, the first {first}{more}")
 
 
 async def _guarded(outcome: ChunkOutcome, structures: dict[str, Any], recipe: Recipe) -> None:

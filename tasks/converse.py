@@ -12,7 +12,7 @@ from draftmill.generation.conversations import Conversations, Outcome
 from draftmill.generation.tickets import Asked
 from draftmill.records import Completion, HistoryMode, Row, Said
 from draftmill.workspace import Workspace, conversing, pool
-from tasks.answers import find_known, named, put_completions
+from tasks.answers import ended_early, find_known, named, put_completions
 from tasks.receipts import Receipt
 
 
@@ -26,7 +26,15 @@ async def converse(space: Workspace, chunk: Receipt) -> Receipt:
         return await pool().ask_one(row, chunk=number, expected=first)
 
     talk = conversing()
-    conversations = Conversations(rows, ask=ask, judge=talk.judge, next_turn=talk.next_turn, known=known, sealed=sealed)
+    conversations = Conversations(
+        rows,
+        ask=ask,
+        judge=talk.judge,
+        next_turn=talk.next_turn,
+        known=known,
+        sealed=sealed,
+        weight_versions=pool().weight_versions,
+    )
     outcome = await conversations.outcome()
     await space.journal.flush()
     return await asyncio.to_thread(_store, space, rows, outcome)
@@ -35,15 +43,10 @@ async def converse(space: Workspace, chunk: Receipt) -> Receipt:
 def _there(space: Workspace, chunk: Receipt) -> tuple[list[Row], dict[Key, Completion], dict[str, Said]]:
     """The chunk's rows, the answers that are there to them and to their earlier turns, the sealed turns before them."""
     rows = table_rows(space.storage.read_table(chunk["rows"]["path"]))
-    keys = [key for row in rows for key in _requests(row)]
-    known = find_known(space, keys, chunk["parts"])
+    turns = {key for row in rows if row.history is HistoryMode.EXTENDS for key in row.earlier}
+    known = find_known(space, [row.key for row in rows], chunk["parts"], turns=turns)
     reference: dict[str, Any] | None = chunk["ancestors"]
     return rows, known, read_ancestors(space.storage, space.storage.read_table(reference["path"])) if reference else {}
-
-
-def _requests(row: Row) -> list[Key]:
-    earlier = row.earlier if row.history is HistoryMode.EXTENDS else ()
-    return [row.key, *((key, row.attempt) for key in earlier)]
 
 
 def _root(row: Row) -> str:
@@ -62,4 +65,5 @@ def _store(space: Workspace, rows: list[Row], outcome: Outcome) -> Receipt:
         "pending": len(outcome.pending),
         "tokens": {"prompt": outcome.prompt_tokens, "output": outcome.output_tokens},
         "failures": named(outcome.failures),
+        "ended_early": ended_early(outcome.ended),
     }

@@ -26,7 +26,7 @@ from draftmill.generation.continuing import taken_up
 from draftmill.generation.tickets import Asked
 from draftmill.records import Answer, Completion, Row
 from draftmill.workspace import Workspace, pool, workspace
-from tasks.answers import find_known, named, put_completions
+from tasks.answers import ended_early, find_known, named, put_completions
 from tasks.converse import converse
 from tasks.receipts import Receipt, stage
 
@@ -34,12 +34,12 @@ from tasks.receipts import Receipt, stage
 @stage(
     name="generate",
     run_name="generate chunk {chunk[number]} of {chunk[total]}",
-    version=1,
+    version=2,
     key=lambda p: p["chunk"]["rows"]["sha256"],
-    gives={"completions", "generated", "resumed", "failed", "pending", "tokens", "failures"},
+    gives={"completions", "generated", "resumed", "failed", "pending", "tokens", "failures", "ended_early"},
 )
 async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
-    """`{completions: reference or None, generated, resumed, failed, pending, tokens, failures}`."""
+    """`{completions: reference or None, generated, resumed, failed, pending, tokens, failures, ended_early}`."""
     space = workspace()
     if chunk["turns"]:
         receipt = await converse(space, chunk)
@@ -99,6 +99,7 @@ def _store(space: Workspace, rows: list[Row], known: list[Completion], asked: As
         # What came now, also for rows that are not finished: the run that goes on from it counts the rest.
         "tokens": {"prompt": prompt_tokens, "output": asked.tokens},
         "failures": named(asked.failures),
+        "ended_early": ended_early(),
     }
 
 

@@ -117,6 +117,9 @@ def test_prompt_key_tells_variants_and_tools_apart_and_no_tools_are_none():
     }
     assert len(keys) == 4
     assert identity.prompt_key(MESSAGES, [], "default") == identity.prompt_key(MESSAGES, None, "default")
+    assert identity.prompt_key(MESSAGES, None, "default", []) == identity.prompt_key(MESSAGES, None, "default")
+    laters = ([], [MESSAGES], [MESSAGES, MESSAGES], [MESSAGES + MESSAGES])
+    assert len({identity.prompt_key(MESSAGES, None, "default", later) for later in laters}) == len(laters)
 
 
 @pytest.mark.parametrize(

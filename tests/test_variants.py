@@ -72,8 +72,22 @@ def test_tools_are_part_of_the_prompt() -> None:
     assert {variant_of(halves, asked("the same"), each) for each in tools} == {"a", "b"}
 
 
+def test_the_order_of_the_variants_changes_nothing() -> None:
+    one, other = recipe(THINK_AND_FAST), recipe(THINK_AND_FAST[::-1])
+    texts = [asked(f"question {n}") for n in range(200)]
+    assert [variant_of(one, text, None) for text in texts] == [variant_of(other, text, None) for text in texts]
+
+
+def test_a_third_variant_takes_from_the_others_and_moves_nothing_between_them() -> None:
+    two = recipe([{"name": "a", "share": 0.5}, {"name": "b", "share": 0.5}])
+    three = recipe([{"name": "a", "share": 0.4}, {"name": "b", "share": 0.4}, {"name": "c", "share": 0.2}])
+    texts = [asked(f"question {n}") for n in range(400)]
+    moved = {(variant_of(two, text, None), variant_of(three, text, None)) for text in texts}
+    assert moved == {("a", "a"), ("b", "b"), ("a", "c"), ("b", "c")}
+
+
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.99), st.lists(st.text(max_size=8), min_size=1, max_size=64))
-def test_a_changed_share_moves_only_what_lies_between_the_borders(one: float, other: float, texts: list[str]) -> None:
+def test_a_changed_share_moves_prompts_one_way_only(one: float, other: float, texts: list[str]) -> None:
     def chosen(share: float) -> list[str]:
         two = recipe([{"name": "a", "share": share}, {"name": "b", "share": 1 - share}])
         return [variant_of(two, asked(text), None) for text in texts]

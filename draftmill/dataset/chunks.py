@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from draftmill.dataset import completions
 from draftmill.dataset.manifest import newest
 from draftmill.dataset.plan import Plan, chunk_rows_auto, chunks, make_plan
-from draftmill.dataset.plan_turns import ancestors, earlier_turns, parts_of, roots
+from draftmill.dataset.plan_turns import ancestors, earlier_turns, newest_good, parts_of, roots
 from draftmill.dataset.priors import PRIORS
 from draftmill.dataset.rejected import rejections_table
 from draftmill.dataset.schema import REJECTED, ROW
@@ -94,35 +94,37 @@ def plan_run(
 
 class _Turns:
     """What the missing rows of several turns need of what is there: of a row that extends its history, answers to its
-    own earlier turns in parts; of one that rewrites it, the rows of the earlier turns in shards."""
+    own earlier turns in parts, in this attempt or a later one; of one that rewrites it, the rows of the earlier turns
+    in shards."""
 
     def __init__(self, planned: pa.Table, missing: pa.Table, stored: pa.Table, generated: pa.Table) -> None:
-        self._stored = stored
         asked = missing.filter(pc.invert(missing["resumed"]))
         rows = planned.select(["row_key", "history", "earlier"]).take(asked["index"])
         extends, rewrites = (earlier_turns(rows, mode) for mode in (HistoryMode.EXTENDS, HistoryMode.REWRITES))
         attempts = dict(zip(rows["row_key"].to_pylist(), asked["attempt"].to_pylist(), strict=True))
         self._requests = {key: [(turn, attempts[key]) for turn in earlier] for key, earlier in extends.items()}
-        wanted = (request for requests in self._requests.values() for request in requests)
+        wanted = (turn for earlier in extends.values() for turn in earlier)
         self._parts = parts_of(wanted, generated) if extends else {}
-        self._sealed = rewrites
-        self._coming = set(planned["row_key"].take(missing["index"]).to_pylist()) if rewrites else set()
+        self._earlier = rewrites
+        coming = set(planned["row_key"].take(missing["index"]).to_pylist()) if rewrites else set()
+        stood_on = {turn for earlier in rewrites.values() for turn in earlier}
+        self._sealed = newest_good(stood_on - coming, stored)
         self._keys = planned["row_key"]
         self.num_earlier = sum(map(len, self._requests.values()))
 
     def parts(self, part: pa.Table) -> set[str]:
         """The parts that have answers to earlier turns of a chunk's rows."""
         requests = (request for key in self._of(part) for request in self._requests.get(key, ()))
-        return {name for request in requests for name in self._parts.get(request, ())}
+        return {part for turn, first in requests for attempt, part in self._parts.get(turn, ()) if attempt >= first}
 
     def ancestors(self, storage: Storage, part: pa.Table) -> dict[str, Any] | None:
         """A reference to where the sealed turns lie that a chunk's rows are asked on top of; None without any."""
-        earlier = {turn for key in self._of(part) for turn in self._sealed.get(key, ())}
-        table = ancestors(earlier - self._coming, self._stored)
+        earlier = {turn for key in self._of(part) for turn in self._earlier.get(key, ())}
+        table = ancestors(earlier, self._sealed)
         return storage.put_table("prompts", table).model_dump() if table.num_rows else None
 
     def _of(self, part: pa.Table) -> list[str]:
-        keys: list[str] = self._keys.take(part["index"]).to_pylist() if self._requests or self._sealed else []
+        keys: list[str] = self._keys.take(part["index"]).to_pylist() if self._requests or self._earlier else []
         return keys
 
 

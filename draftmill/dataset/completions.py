@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from draftmill.dataset.journal import Journal, Key
-from draftmill.dataset.schema import completions_table, table_completions
+from draftmill.dataset.schema import FORMAT, completions_table, table_completions
 from draftmill.dataset.storage import Storage
+from draftmill.errors import DatasetError
 from draftmill.records import Completion
 
 FOLDER = "completions"
@@ -36,6 +37,9 @@ GENERATED = pa.schema(
     ]
 )
 
+NEWEST_COLUMN = "whole"
+"""A column of parts that none of an older format has."""
+
 READS_AT_ONCE = 8
 """Parts whose key columns are read in parallel: they are small requests to one storage."""
 
@@ -55,13 +59,15 @@ def upload(storage: Storage, journal: Journal) -> int:
 def unfinished(storage: Storage, consumed: Collection[str]) -> pa.Table:
     """The requests answered in parts that no manifest has consumed: row_key, attempt, part. Reads the keys only.
 
-    An earlier turn of a row counts as that row, which holds it.
+    An earlier turn of a row counts as that row's first attempt: once the row is sealed in any attempt it waits for
+    nothing, and is only there to be gone on from.
     """
     skip = frozenset(consumed)
     parts = [part for part in storage.list(FOLDER) if part not in skip]
     found = _of_parts(storage, parts, _OF_PARTS)
     rows = pc.coalesce(found["whole"], found["row_key"])
-    return pa.table([rows, found["attempt"], found["part"]], schema=UNFINISHED)
+    attempts = pc.if_else(found["whole"].is_valid(), pa.scalar(0, pa.int32()), found["attempt"])
+    return pa.table([rows, attempts, found["part"]], schema=UNFINISHED)
 
 
 def generated(storage: Storage) -> pa.Table:
@@ -69,13 +75,19 @@ def generated(storage: Storage) -> pa.Table:
     return _of_parts(storage, storage.list(FOLDER), GENERATED)
 
 
-def read_completions(storage: Storage, parts: Iterable[str], keys: Iterable[Key]) -> dict[Key, Completion]:
-    """The completions of these requests out of these parts. Raises FileNotFoundError for a part that is gone."""
-    wanted = set(keys)
+def read_completions(
+    storage: Storage, parts: Iterable[str], keys: Iterable[Key], *, turns: Collection[str] = ()
+) -> dict[Key, Completion]:
+    """The completions of these requests out of these parts, and of the row_keys `turns` all attempts.
+
+    Raises FileNotFoundError for a part that is gone.
+    """
+    wanted, in_any_attempt = set(keys), set(turns)
     found: dict[Key, Completion] = {}
     for part in sorted(set(parts)):
         columns = _keys(storage, part).to_pydict()
-        mask = [key in wanted for key in zip(columns["row_key"], columns["attempt"], strict=True)]
+        requests = zip(columns["row_key"], columns["attempt"], strict=True)
+        mask = [key in wanted or key[0] in in_any_attempt for key in requests]
         if any(mask):
             for completion in table_completions(storage.read_table(part).filter(pa.array(mask))):
                 found.setdefault(completion.row.key, completion)
@@ -85,12 +97,26 @@ def read_completions(storage: Storage, parts: Iterable[str], keys: Iterable[Key]
 def _of_parts(storage: Storage, parts: Sequence[str], schema: pa.Schema) -> pa.Table:
     """The schema's columns of these parts, the last of them the part's own path."""
 
+    names = schema.names[:-1]
+
     def read(part: str) -> pa.Table:
-        table = storage.read_table(part, schema.names[:-1])
-        return table.append_column("part", pa.array([part] * table.num_rows, pa.string()))
+        # Parquet passes over columns that are not there: the newest one tells a part of an older format.
+        table = storage.read_table(part, list(dict.fromkeys([*names, NEWEST_COLUMN])))
+        if not {*names, NEWEST_COLUMN}.issubset(table.column_names):
+            raise _other_format(part)
+        return table.select(names).append_column("part", pa.array([part] * table.num_rows, pa.string()))
 
     with ThreadPoolExecutor(READS_AT_ONCE) as pool:
         return pa.concat_tables([schema.empty_table(), *pool.map(read, parts)])
+
+
+def _other_format(part: str) -> DatasetError:
+    return DatasetError(
+        f"{part} is of another format",
+        value=f"no column {NEWEST_COLUMN}",
+        expected=f"format {FORMAT}",
+        remedy="finish the run with the draftmill that began it, or move the file away: its rows are asked again",
+    )
 
 
 def _keys(storage: Storage, part: str) -> pa.Table:

@@ -110,6 +110,11 @@ class Journal:
         wanted = list(keys)
         return self._call(lambda connection: journal_rows.find(connection, wanted))
 
+    def attempts(self, row_keys: Iterable[str]) -> dict[Key, Completion]:
+        """All completions of these row_keys that the journal has, whichever attempt."""
+        wanted = list(row_keys)
+        return self._call(lambda connection: journal_rows.attempts(connection, wanted))
+
     def pending(self) -> list[Completion]:
         """Those not yet in the dataset, in the order they came."""
         return self._call(journal_rows.pending)

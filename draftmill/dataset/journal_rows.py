@@ -82,6 +82,16 @@ def find(connection: sqlite3.Connection, keys: Sequence[tuple[str, int]]) -> dic
     return found
 
 
+def attempts(connection: sqlite3.Connection, row_keys: Sequence[str]) -> dict[tuple[str, int], Completion]:
+    """All completions of these row_keys, whichever attempt."""
+    found = {}
+    for row_key in row_keys:
+        for values in connection.execute(f"{_SELECT} WHERE row_key = ?", (row_key,)).fetchall():
+            completion = _from_sql(values)
+            found[completion.row.key] = completion
+    return found
+
+
 def pending(connection: sqlite3.Connection) -> list[Completion]:
     """Completions that are in no part yet, in the order they came."""
     return [_from_sql(values) for values in connection.execute(f"{_SELECT} WHERE uploaded = 0 ORDER BY number")]
@@ -95,7 +105,8 @@ def mark_uploaded(connection: sqlite3.Connection, keys: Sequence[tuple[str, int]
 def forget(connection: sqlite3.Connection, keys: Sequence[tuple[str, int]]) -> None:
     """They are sealed, and with them the attempts before, which they go on from or stand for, and the turns in them."""
     _write(connection, "DELETE FROM completion WHERE row_key = ? AND attempt <= ?", keys)
-    _write(connection, "DELETE FROM completion WHERE whole = ? AND attempt <= ?", keys)
+    # A turn may have been asked as a later attempt than the row that holds it.
+    _write(connection, "DELETE FROM completion WHERE whole = ?", [(row_key,) for row_key, _ in keys])
 
 
 def _write(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> int:

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from draftmill.dataset.journal import Key
 from draftmill.records import HistoryMode
 
 ANCESTORS = pa.schema(
@@ -23,6 +22,9 @@ ANCESTORS = pa.schema(
         ("object", pa.string()),  # the shard that has it
     ]
 )
+
+Place = tuple[int, str]
+"""An attempt of a turn and the object that has it."""
 
 Earlier = Sequence[str]
 """The row_keys of the turns before a row's last, in order."""
@@ -69,26 +71,31 @@ def together(missing: pa.Table, roots: Sequence[str], chunk_rows: int) -> list[p
     return [missing.take(pa.array(sorted(places), pa.int64())) for places in chunks]
 
 
-def ancestors(needed: Iterable[str], stored: pa.Table) -> pa.Table:
-    """Where the sealed turns lie that others are asked on top of: ANCESTORS. `stored`: STORED."""
-    wanted = set(needed)
+def newest_good(turns: Iterable[str], stored: pa.Table) -> dict[str, Place]:
+    """Where each of these turns is sealed, as far as it is: its newest good attempt. `stored`: STORED."""
+    wanted = set(turns)
+    found: dict[str, Place] = {}
+    if not wanted:
+        return found
     good = stored.filter(stored["good"]).select(ANCESTORS.names)
-    found: dict[str, tuple[int, str]] = {}
     for key, attempt, path in zip(*(good[name].to_pylist() for name in ANCESTORS.names), strict=True):
         if key in wanted and attempt > found.get(key, (-1, ""))[0]:
             found[key] = attempt, path
-    return pa.Table.from_pylist(
-        [{"row_key": key, "attempt": attempt, "object": path} for key, (attempt, path) in sorted(found.items())],
-        ANCESTORS,
-    )
+    return found
 
 
-def parts_of(turns: Iterable[Key], generated: pa.Table) -> dict[Key, list[str]]:
-    """The parts that have completions of these turns. `generated`: GENERATED."""
+def ancestors(needed: Iterable[str], sealed: Mapping[str, Place]) -> pa.Table:
+    """Where the sealed turns lie that others are asked on top of: ANCESTORS. `sealed`: see `newest_good`."""
+    found = [(key, *sealed[key]) for key in sorted(needed) if key in sealed]
+    return pa.Table.from_pylist([dict(zip(ANCESTORS.names, turn, strict=True)) for turn in found], ANCESTORS)
+
+
+def parts_of(turns: Iterable[str], generated: pa.Table) -> dict[str, list[Place]]:
+    """By turn the attempts that parts have of it, and which part. `generated`: GENERATED."""
     wanted = set(turns)
-    found: dict[Key, list[str]] = {}
+    found: dict[str, list[Place]] = {}
     columns = (generated[name].to_pylist() for name in ("row_key", "attempt", "part"))
     for key, attempt, part in zip(*columns, strict=True):
-        if (key, attempt) in wanted:
-            found.setdefault((key, attempt), []).append(part)
+        if key in wanted:
+            found.setdefault(key, []).append((attempt, part))
     return found

@@ -2,7 +2,8 @@
 
 The canary is a rendered prompt. Its echo must be the prompt, by ids and by
 `prompt_tokens`; its count must be right; its ids must have the model's
-structure; its weight version must be the one the server's pages say.
+structure; its weight version must be the one the server's pages say. A model
+that was taken for plain, since nothing speaks of reasoning, must not open any.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from draftmill.generation.retry import OUTCOMES, Outcome
 from draftmill.generation.servers import Flight
 from draftmill.generation.tickets import Asked, Ticket
 from draftmill.judging.judge import judge_one
+from draftmill.judging.structure import Marker
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.records import Answer, Completion, Fault, FaultKind, Row, ServerReport
@@ -77,11 +79,32 @@ def _fault_of(row: Row, result: Answer | Fault, prepared: Prepared, report: Serv
     verdict = judge_one(Completion(row, result), prepared.structure, on_truncated="keep", degenerate="off")
     if verdict.reason is not None:
         return f"{verdict.reason}: {verdict.detail}", "see docs/reason-codes.md for what makes a server answer so"
+    if (marker := _opened(result, prepared)) is not None:
+        ids, text = marker
+        seen = (
+            f"the answer begins with {list(ids)}, which opens {text!r}; nothing in tokenizer or template speaks of it"
+        )
+        return seen, (
+            "set `structure: think` in the recipe (with a model.chat_template that names the marker, where it is not "
+            "<think>), or `structure: plain` if such answers are meant"
+        )
     told, answered = report.weight_version, result.weight_version
     if None not in (told, answered) and told != answered:
         seen = f"an answer of weight version {answered}, from a server that says {told}"
         return seen, "wait until its weights are updated, or look whether several servers answer behind this URL"
     return f"{len(result.output_ids)} ids, {result.finish_type}", ""
+
+
+def _opened(answer: Answer, prepared: Prepared) -> tuple[Marker, str] | None:
+    """The beginning of a marker of reasoning that a plain model's answer begins with, white space aside."""
+    ids, blanks = answer.output_ids.tolist(), set(prepared.structure.blank_ids)
+    starts = {0, next((place for place, index in enumerate(ids) if index not in blanks), 0)}
+    begins = ((form, text) for start in starts for form, text in prepared.suspects.items() if _is_at(ids, form, start))
+    return next(begins, None)
+
+
+def _is_at(ids: list[int], form: Marker, start: int) -> bool:
+    return tuple(ids[start : start + len(form)]) == form
 
 
 async def _ask(

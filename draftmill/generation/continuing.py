@@ -49,9 +49,13 @@ def taken_up(
     whole = ended(prior, end_ids)
     if whole.finish_type == STOP:
         return Completion(row, whole)
-    known = {prior.weight_version, *weight_versions}
-    same_weights = None in known or prior.weight_version in weight_versions
-    return prior if same_weights and 0 < len(prior.output_ids) < row.max_new_tokens else None
+    same = same_weights(prior.weight_version, weight_versions)
+    return prior if same and 0 < len(prior.output_ids) < row.max_new_tokens else None
+
+
+def same_weights(version: str | None, weight_versions: Collection[str | None]) -> bool:
+    """Whether what came of this weight version may be gone on from with these; not told is taken for the same."""
+    return None in {version, *weight_versions} or version in weight_versions
 
 
 def first_request(row: Row, prior: Answer | None, slice_tokens: int | None) -> Row:
@@ -85,7 +89,7 @@ def joined(row: Row, prior: Answer | None, answer: Answer, *, sent: Row, end_ids
         prompt_tokens=_plus(answer.prompt_tokens, -num_prior),
         completion_tokens=_plus(answer.completion_tokens, num_prior),
         finish_length=_plus(answer.finish_length, num_prior),
-        weight_version=_both(prior.weight_version, answer.weight_version),
+        weight_version=both_weights(prior.weight_version, answer.weight_version),
     )
     return Completion(replace(row, max_new_tokens=num_prior + sent.max_new_tokens), ended(whole, end_ids))
 
@@ -138,7 +142,7 @@ def _plus(count: int | None, number: int) -> int | None:
     return None if count is None else max(0, count + number)
 
 
-def _both(first: str | None, second: str | None) -> str | None:
+def both_weights(first: str | None, second: str | None) -> str | None:
     """Weight versions in the order they answered; None where one of them was not told."""
     if first is None or second is None:
         return None

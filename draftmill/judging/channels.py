@@ -11,6 +11,8 @@ may not follow, or at the wrong distance from it.
 - Messages on the reasoning channel may be several, and others may stand between
   (a tool is called in the midst of thought), but none may follow the answer
   proper: the channel that `content` names first.
+- A message with a recipient calls a tool, also on the reasoning channel (gpt-oss
+  calls python and its browser there): an aside, not reasoning.
 - A name is read off its ids; one that goes on behind a known name is that name.
 - Bodies are free, but for the grammar's own ids. A body may be a tool's call.
 """

@@ -8,16 +8,20 @@ the evidence, never a silent `plain`. `inspect` is the same decision as a table.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from draftmill import plugins
 from draftmill.errors import RecipeError
-from draftmill.judging.structure import Structure
+from draftmill.judging.structure import Marker, Structure
 from draftmill.recipe import Model, Recipe
 from draftmill.rendering.history import history_mode
+from draftmill.rendering.marker_forms import opening_beginnings
 from draftmill.rendering.probe import TAIL_SHOWN, Probe, probe_template
 from draftmill.rendering.template import date_unset
 from draftmill.rendering.tokenizer import generation_end_ids
+from draftmill.rendering.variables import check_template_kwargs
+from draftmill.structures._pairs import MARKERS
 from draftmill.structures._turns import reasoning_hints
 
 if TYPE_CHECKING:
@@ -69,6 +73,16 @@ def inspect(tokenizer: PreTrainedTokenizerBase, about: Recipe | Model) -> dict[s
     }
 
 
+def suspects(tokenizer: PreTrainedTokenizerBase, recipe: Recipe, structure: Structure) -> dict[Marker, str]:
+    """Ids, with the marker they begin, that no answer begins with if the model is plain as was derived.
+
+    None where the recipe names the structure: then it is the author's word.
+    """
+    if recipe.structure != AUTO or structure.open_ids:
+        return {}
+    return opening_beginnings(tokenizer, (opening for opening, _ in MARKERS))
+
+
 def keeps_reasoning(probe: Probe, structure: Structure) -> bool:
     """Whether the template leaves the reasoning of earlier turns in later prompts."""
     if not structure.open_ids:
@@ -79,8 +93,11 @@ def keeps_reasoning(probe: Probe, structure: Structure) -> bool:
 def _probe(tokenizer: PreTrainedTokenizerBase, about: Recipe | Model) -> Probe:
     model = about.model if isinstance(about, Recipe) else about
     stops = about.sampling.stop_token_ids if isinstance(about, Recipe) else []
-    ends = sorted({*generation_end_ids(model), *stops})
-    return probe_template(tokenizer, template_kwargs=model.template_kwargs, end_ids=ends)
+    check_template_kwargs(tokenizer, model.template_kwargs)
+    config = generation_end_ids(model)
+    ends = sorted({*config.ids, *stops})
+    probe = probe_template(tokenizer, template_kwargs=model.template_kwargs, end_ids=ends)
+    return probe if config.unseen is None else replace(probe, evidence=(*probe.evidence, config.unseen))
 
 
 def _decide(probe: Probe, wanted: str) -> Structure:

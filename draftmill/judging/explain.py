@@ -34,8 +34,10 @@ def _numbers(case: Case, b: int, reason: Reason) -> str:
         case Reason.PROMPT_MISMATCH:
             return f"the server echoes other ids than the {prompt_len} sent"
         case Reason.COUNT_MISMATCH:
-            said = _said(int(answers.completion_tokens_B[b])), _said(int(answers.finish_length_B[b]))
-            return f"{num_ids} ids came of {answers.max_new_tokens_B[b]} asked for; counted {said[0]}, cut at {said[1]}"
+            counts = (("counted", answers.completion_tokens_B[b]), ("cut at", answers.finish_length_B[b]))
+            said = ", ".join(f"{word} {number}" for word, number in counts if number != NOT_GIVEN)
+            came = f"{num_ids} ids came of {answers.max_new_tokens_B[b]} asked for"
+            return f"{came}; {said}" if said else came
         case Reason.ID_OUT_OF_RANGE:
             return f"the highest id is {case.structure.highest_id}"
         case Reason.TRUNCATED:

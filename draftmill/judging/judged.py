@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,6 +16,9 @@ from draftmill.judging.answers import Answers
 from draftmill.judging.judge import judge
 from draftmill.judging.structure import Structure
 from draftmill.records import Completion, Verdict
+
+BATCH_IDS = 16_000_000
+"""Ids of spans judged at once: each span is judged with a copy of all ids before it, 64 MB in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +65,41 @@ def judged_completions(completions: Sequence[Completion], structures: Mapping[st
 
 def judged_table(table: pa.Table, structures: Mapping[str, Structure], rules: Rules) -> Judged:
     """Stored rows (SHARD or QUARANTINE columns); each span of a row is judged, and the first bad one names the row."""
-    num_spans_B = pc.list_value_length(table["spans"]).to_pylist()
-    turns = table if all(number == 1 for number in num_spans_B) else turns_of(table)
-    names = turns["variant"].to_pylist()
+    if pc.all(pc.equal(pc.list_value_length(table["spans"]), 1)).as_py() is not False:
+        return _judged_rows(table, structures, rules)
+    batches = [_judged_spans(rows, structures, rules) for rows in _batches(table)]
+    return Judged(
+        [verdict for judged in batches for verdict in judged.verdicts], sum(judged.single_echo for judged in batches)
+    )
+
+
+def _judged_rows(table: pa.Table, structures: Mapping[str, Structure], rules: Rules) -> Judged:
+    names = table["variant"].to_pylist()
 
     def answers_of(rows: list[int]) -> Answers:
-        return Answers.of_shard(turns if len(rows) == len(names) else turns.take(pa.array(rows, pa.int64())))
+        return Answers.of_shard(table if len(rows) == len(names) else table.take(pa.array(rows, pa.int64())))
 
-    judged = _judged(names, answers_of, structures, rules)
-    if turns is table:
-        return judged
+    return _judged(names, answers_of, structures, rules)
+
+
+def _judged_spans(table: pa.Table, structures: Mapping[str, Structure], rules: Rules) -> Judged:
+    judged = _judged_rows(turns_of(table), structures, rules)
     of_turns = iter(judged.verdicts)
+    num_spans_B = pc.list_value_length(table["spans"]).to_pylist()
     return Judged([_of_row([next(of_turns) for _ in range(number)]) for number in num_spans_B], judged.single_echo)
+
+
+def _batches(table: pa.Table) -> Iterator[pa.Table]:
+    """Slices whose spans, each with all ids before it, hold at most BATCH_IDS ids together; one row at least."""
+    start, ids = 0, 0
+    for b, spans in enumerate(table["spans"].to_pylist()):
+        of_row = sum(span["end"] for span in spans)
+        if b > start and ids + of_row > BATCH_IDS:
+            yield table.slice(start, b - start)
+            start, ids = b, 0
+        ids += of_row
+    if start < table.num_rows:
+        yield table.slice(start)
 
 
 def turns_of(table: pa.Table) -> pa.Table:

@@ -3,8 +3,9 @@
 Only the end counts: a table, a list of digits or a code listing repeats too, but
 goes on. A **short cycle** (up to 32 ids: a word, a line, a short sentence) covers
 the last N ids, at least eight times. A **long cycle** (33 to 512 ids: a paragraph
-or several) covers the last 1,024 ids and at least its last four rounds. Loops
-with something new in every round are `phrases`'.
+or several) covers the last 1,024 ids and at least its last four rounds; `rules`
+asks for it only where the budget cut the answer. Loops with something new in
+every round are `phrases`'.
 
 Vectorised over rows: a window is compared with itself, shifted by each short
 period; a long period is tried only where the last ids stand that far before.
@@ -46,8 +47,8 @@ WINDOW_IDS = 1 << 22
 """Ids of windows compared at once (16 MiB as int32)."""
 
 
-def cycle_starts(ids_T: Ids, starts_B: Offsets, ends_B: Offsets, *, bound: int) -> Numbers:
-    """Where the looping end begins, as far as it was looked at; NOWHERE for rows that do not end in a cycle: [B].
+def short_cycle_starts(ids_T: Ids, starts_B: Offsets, ends_B: Offsets, *, bound: int) -> Numbers:
+    """Where the last N ids begin, of rows in which they are one short cycle; NOWHERE for the others: [B].
 
     `ids_T[starts_B[b]:ends_B[b]]` is row b's output without its end id; `bound` is N.
     """
@@ -55,7 +56,16 @@ def cycle_starts(ids_T: Ids, starts_B: Offsets, ends_B: Offsets, *, bound: int) 
     for rows in _pieces(np.flatnonzero(ends_B - starts_B >= bound), bound):
         short = rows[_is_short_cycle(ids_T[ends_B[rows, None] + np.arange(-bound, 0)])]
         found_B[short] = ends_B[short] - bound
-    rows = np.flatnonzero((found_B == NOWHERE) & (ends_B - starts_B >= long_ids(bound)))
+    return found_B
+
+
+def long_cycle_starts(ids_T: Ids, starts_B: Offsets, ends_B: Offsets, *, bound: int) -> Numbers:
+    """Where the looping end begins, as far as it was looked at, of rows that end in a long cycle; else NOWHERE: [B].
+
+    Rows and `bound` as in `short_cycle_starts`.
+    """
+    found_B = np.full(len(starts_B), NOWHERE, np.int64)
+    rows = np.flatnonzero(ends_B - starts_B >= long_ids(bound))
     for row, period in _periods_tried(ids_T, ends_B, rows):
         covered = np.maximum(long_ids(bound), FEWEST_ROUNDS * period)
         fits = covered <= ends_B[row] - starts_B[row]

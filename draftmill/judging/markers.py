@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from draftmill.arrays import Ids
 from draftmill.judging.answers import Answers, Flags, Numbers
-from draftmill.judging.structure import Marker, Structure
+from draftmill.judging.structure import Form, Structure, ids_at
 
 NOWHERE = -1
 
@@ -131,15 +131,15 @@ def first_not_blank(blanks: Places, start_B: Numbers) -> Numbers:
     return np.where(blanks[index_B] == start_B, run_end_B, start_B)
 
 
-def stands_at(answers: Answers, marker: Marker, at: Places, row: Places) -> Flags:
+def stands_at(answers: Answers, marker: Form, at: Places, row: Places) -> Flags:
     """Whether `marker` stands at each place with all its ids before its row's end."""
     same = at + len(marker) <= answers.ends_B[row]
-    for index, wanted in enumerate(marker):
-        same[same] = answers.ids_T[at[same] + index] == wanted
+    for index in range(len(marker)):
+        same[same] = _is_one_of(answers.ids_T[at[same] + index], ids_at(marker, index))
     return same
 
 
-def cut_off_at(answers: Answers, marker: Marker, at: Places, row: Places) -> Flags:
+def cut_off_at(answers: Answers, marker: Form, at: Places, row: Places) -> Flags:
     """Whether the row's last ids, from each place on, are a beginning of `marker`: it may have come, with more ids."""
     left = answers.ends_B[row] - at
     same = np.zeros(len(at), np.bool_)
@@ -165,7 +165,7 @@ def _class_table(structure: Structure) -> npt.NDArray[np.uint8]:
         (structure.end_ids, IdClass.END),
         (set(structure.foreign_ids) - grammar, IdClass.FOREIGN),
         (structure.blank_ids, IdClass.BLANK),
-        (grammar | {form[0] for form in (*structure.opens, *structure.closes)}, IdClass.GRAMMAR),
+        (grammar.union(*(ids_at(form, 0) for form in (*structure.opens, *structure.closes))), IdClass.GRAMMAR),
     ):
         table[[index for index in ids if index <= structure.highest_id]] |= np.uint8(kind)
     table[beyond] = IdClass.UNKNOWN
@@ -196,10 +196,16 @@ def _hits(answers: Answers, at: Places, width: int = 1) -> Hits:
     return Hits(at, np.full(len(at), width, np.int64), row[inside], len(answers))
 
 
-def _marker_hits(answers: Answers, candidates: Places, forms: tuple[Marker, ...]) -> Hits:
+def _is_one_of(ids: Ids, wanted: tuple[int, ...]) -> Flags:
+    return ids == wanted[0] if len(wanted) == 1 else np.isin(ids, np.array(wanted, ids.dtype))
+
+
+def _marker_hits(answers: Answers, candidates: Places, forms: tuple[Form, ...]) -> Hits:
     """Where a form stands; `candidates`: places of all markers' first ids."""
     firsts = answers.ids_T[candidates]
-    found = [_form_hits(answers, candidates[firsts == form[0]], form) for form in dict.fromkeys(forms)]
+    found = [
+        _form_hits(answers, candidates[_is_one_of(firsts, ids_at(form, 0))], form) for form in dict.fromkeys(forms)
+    ]
     if not found:
         return _hits(answers, np.zeros(0, np.int64))
     at = np.concatenate([hits.at for hits in found])
@@ -210,7 +216,7 @@ def _marker_hits(answers: Answers, candidates: Places, forms: tuple[Marker, ...]
     return Hits(at[kept], width[kept], row[kept], len(answers))
 
 
-def _form_hits(answers: Answers, at: Places, form: Marker) -> Hits:
+def _form_hits(answers: Answers, at: Places, form: Form) -> Hits:
     hits = _hits(answers, at, len(form))
     same = stands_at(answers, form, hits.at, hits.row)
     return Hits(hits.at[same], hits.width[same], hits.row[same], hits.num_rows)

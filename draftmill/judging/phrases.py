@@ -1,16 +1,19 @@
-"""Loops with something new in every round: a counter, a date, a name, between phrases said many times.
+"""Loops with something new in every round: a counter, between phrases said many times.
 
 "Step 17: let me check ... Step 18: let me check ..." has no cycle. It is told by
-phrases, that is by n-grams: a **phrase** is 16 ids in a row, at least 10 of them
+phrases, that is by n-grams: a **phrase** is 16 ids in a row, at least 13 of them
 different, that stand eight times or more in the answer's last 2,048 ids. An
-answer whose last 2,048 ids (of a shorter one all of it, but at least 1,024) lie
-in phrases by three quarters or more has fallen into a loop.
+answer has fallen into a loop when its last 2,048 ids (of a shorter one all of
+it, but at least 1,024) lie in phrases by three quarters or more and hardly more
+than one id is new from one round to the next.
 
-What repeats and is meant stays clear of it by one of the three: fields of tables,
-CSV, JSON and code between two values are shorter than a phrase; digits, grids and
-bits have too few different ids; a refrain leaves its verses uncovered. What
-cannot be told apart: rows of a thousand ids whose constant part is a whole
-sentence and in which only a number changes.
+What repeats and is meant stays clear of it by one of the four: fields of tables,
+CSV, JSON and code between two values are shorter than a phrase; digits, grids,
+lists of short words have too few different ids; a refrain leaves its verses
+uncovered; rows of data have several values, or one of several ids. What cannot
+be told apart: rows of a thousand ids whose constant part is a whole sentence and
+in which only a counter changes. That is why `rules` asks only of answers that
+the budget cut.
 
 Promises: few rows pay. A count of hashed n-grams, sound for any phrase, lets
 through only rows in which some n-gram stands eight times.
@@ -31,11 +34,15 @@ from draftmill.judging.markers import NOWHERE
 PHRASE_IDS = 16
 """A short sentence; what stands between two values of a table or a record is mostly shorter. A power of two."""
 
-FEWEST_DIFFERENT = 10
-"""Different ids in a phrase. Sentences have 12 and more; digits, bits and grids of them fewer than 10."""
+FEWEST_DIFFERENT = 13
+"""Different ids in a phrase. Sentences mostly have 13 and more; lists, whose commas come again, 12 and fewer."""
 
 COVERED = 0.75
-"""Share of the ids that lie in phrases. Loops with a counter have 0.80 and more, a ballad with its refrain 0.64."""
+"""Share of the ids that lie in phrases. Loops with a counter have 0.79 and more, a ballad with its refrain 0.65."""
+
+MOST_NEW = 1.25
+"""Different ids of a round that the round before had not in their place, on average. A counter has 1.1 and less,
+whether it is one id or a digit an id; rows of data with several values, or one of several ids, 1.4 and more."""
 
 WINDOW_BOUNDS = 2
 """The window, in what a loop must cover at least: 2,048 ids, in which a phrase of 256 ids can stand eight times."""
@@ -81,9 +88,33 @@ def _go_in_phrases(windows_BW: Ids, lengths_B: Numbers) -> Flags:
     likely = np.flatnonzero(_may_repeat(windows_BW))
     if len(likely):
         some = windows_BW[likely]
-        begins_phrase = _stands_often(some) & (_different(some) >= FEWEST_DIFFERENT)
-        looping_B[likely] = _covered(begins_phrase).sum(axis=1) >= COVERED * lengths_B[likely]
+        often, back = _stands_often(some)
+        begins_phrase = often & (_different(some) >= FEWEST_DIFFERENT)
+        covered = _covered(begins_phrase).sum(axis=1) >= COVERED * lengths_B[likely]
+        likely = likely[covered]
+        looping_B[likely] = new_in_a_round(some[covered], np.where(begins_phrase, back, 0)[covered]) <= MOST_NEW
     return looping_B
+
+
+def new_in_a_round(windows_BW: Ids, back: Numbers) -> npt.NDArray[np.float64]:
+    """How many different ids a round has, on average, that the round before it had not in their place: [B].
+
+    `back`: how far before each place its phrase was said last; 0 for no phrase, or its first time. What stands
+    between two phrases is compared as far back as the first of them.
+    """
+    places = np.arange(windows_BW.shape[1])
+    said = np.zeros(windows_BW.shape, np.int64)
+    said[:, : back.shape[1]] = np.where(back > 0, places[: back.shape[1]], 0)
+    back = np.take_along_axis(back, np.maximum.accumulate(said, axis=1), axis=1)
+    changed = (back > 0) & (windows_BW != np.take_along_axis(windows_BW, places - back, axis=1))
+    row, at = np.nonzero(changed)
+    order = np.lexsort((at, windows_BW[row, at], row))
+    row, at, ids = row[order], at[order], windows_BW[row, at][order]
+    # A counter said twice in a round is one new id.
+    again = np.zeros(len(row), np.bool_)
+    again[1:] = (row[1:] == row[:-1]) & (ids[1:] == ids[:-1]) & (np.diff(at) < back[row, at][1:])
+    rounds = np.divide(1.0, back, out=np.zeros(back.shape), where=back > 0).sum(axis=1)
+    return np.asarray(np.bincount(row[~again], minlength=len(windows_BW)) / np.maximum(rounds, 1.0))
 
 
 def _hashes(windows_BW: Ids, kind: type[np.uint32] | type[np.uint64]) -> npt.NDArray[Any]:
@@ -106,19 +137,23 @@ def _may_repeat(windows_BW: Ids) -> Flags:
     return np.asarray(counts.reshape(len(buckets), -1).max(axis=1) >= FEWEST_REPEATS)
 
 
-def _stands_often(windows_BW: Ids) -> Flags:
-    """Places whose n-gram stands at least FEWEST_REPEATS times in its row."""
+def _stands_often(windows_BW: Ids) -> tuple[Flags, Numbers]:
+    """Places whose n-gram stands FEWEST_REPEATS times or more in its row; how far before each it stood (0: never)."""
     hashes = _hashes(windows_BW, np.uint64)
     place_bits = np.uint64(hashes.shape[1].bit_length())
     places = np.arange(hashes.shape[1], dtype=np.uint64)
-    # One sort for both: equal hashes side by side, and the place of each in the bits that it gives up.
+    # One sort for all: equal hashes side by side, and the place of each in the bits that it gives up.
     keys = np.sort((hashes >> place_bits << place_bits) | places, axis=1)
     same = keys >> place_bits
+    place = (keys & ((np.uint64(1) << place_bits) - np.uint64(1))).astype(np.int64)
     run = same[:, FEWEST_REPEATS - 1 :] == same[:, : -(FEWEST_REPEATS - 1)]
     often_sorted = _widened(run, FEWEST_REPEATS, same.shape[1])
-    often = np.zeros(hashes.shape, np.bool_)
-    np.put_along_axis(often, (keys & ((np.uint64(1) << place_bits) - np.uint64(1))).astype(np.int64), often_sorted, 1)
-    return often
+    back_sorted = np.zeros(hashes.shape, np.int64)
+    back_sorted[:, 1:] = np.where(same[:, 1:] == same[:, :-1], np.diff(place, axis=1), 0)
+    often, back = np.zeros(hashes.shape, np.bool_), np.zeros(hashes.shape, np.int64)
+    np.put_along_axis(often, place, often_sorted, 1)
+    np.put_along_axis(back, place, back_sorted, 1)
+    return often, back
 
 
 def _different(windows_BW: Ids) -> npt.NDArray[np.int8]:

@@ -16,10 +16,10 @@ import numpy as np
 
 from draftmill.judging.answers import LENGTH, NOT_GIVEN, STOP, Answers, Flags, Numbers
 from draftmill.judging.course import Course
-from draftmill.judging.loops import AUTO_BOUND, cycle_starts
+from draftmill.judging.loops import AUTO_BOUND, long_cycle_starts, short_cycle_starts
 from draftmill.judging.markers import NOWHERE, Markers, first_not_blank, grammar_ids, stands_at
 from draftmill.judging.phrases import repetition_starts
-from draftmill.judging.structure import Marker, Structure
+from draftmill.judging.structure import Form, Marker, Structure, stands
 from draftmill.records import Reason
 
 NAN_MATCHED = "NaN happened"
@@ -126,11 +126,12 @@ def prompt_echo(case: Case) -> Found:
 
 
 def _of_tail(structure: Structure) -> list[Marker]:
-    """The markers that stand in the prompt's tail."""
+    """The markers that stand in the prompt's tail, as they stand there."""
     tail = structure.tail_ids
     ids = sorted({*structure.foreign_ids, *grammar_ids(structure)} & set(tail))
-    forms = {*structure.opens, *structure.closes, *((index,) for index in ids)}
-    return [form for form in sorted(forms) if any(tail[at : at + len(form)] == form for at in range(len(tail)))]
+    forms: set[Form] = {*structure.opens, *structure.closes, *((index,) for index in ids)}
+    pieces = ((form, tail[at : at + len(form)]) for form in forms for at in range(len(tail)))
+    return sorted({piece for form, piece in pieces if stands(form, piece)})
 
 
 def echo_windows(answers: Answers) -> tuple[Numbers, Numbers]:
@@ -200,14 +201,15 @@ def empty_content(case: Case) -> Found:
 
 
 def degenerate(case: Case) -> Found:
-    """A loop at the end: one cycle, or phrases again and again with little else between."""
+    """A loop at the end. The wide rules count only where the budget cut it: a model in a loop does not end its turn."""
     if case.degenerate == "off":
         return _nowhere(np.zeros(len(case.answers), np.bool_))
     bound = AUTO_BOUND if case.degenerate == "auto" else case.degenerate
     ids_T, starts_B, ends_B = case.answers.ids_T, case.answers.starts_B, case.body_ends_B
-    at_B = cycle_starts(ids_T, starts_B, ends_B, bound=bound)
-    others = np.flatnonzero(at_B == NOWHERE)
-    at_B[others] = repetition_starts(ids_T, starts_B[others], ends_B[others], bound=bound)
+    at_B = short_cycle_starts(ids_T, starts_B, ends_B, bound=bound)
+    for wide in (long_cycle_starts, repetition_starts):
+        rows = np.flatnonzero((at_B == NOWHERE) & case.cut_B)
+        at_B[rows] = wide(ids_T, starts_B[rows], ends_B[rows], bound=bound)
     return _at(at_B)
 
 

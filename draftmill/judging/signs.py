@@ -7,14 +7,14 @@ out flat over all rows, so that the grammar is asked of all of them at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
 from draftmill.judging.answers import LENGTH, Answers, Flags, Numbers
-from draftmill.judging.markers import NOWHERE, Markers, Places, cut_off_at, stands_at
+from draftmill.judging.markers import NOWHERE, Markers, Places, cut_off_at, first_not_blank, stands_at
 from draftmill.judging.structure import Channels
 
 Codes = npt.NDArray[np.int8]
@@ -32,7 +32,12 @@ class Sign(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a message's channel is for. UNREAD: the budget ended within its name."""
+    """What a message is for.
+
+    UNREAD: the budget ended within its channel's name, or where a message of
+    reasoning could still get a recipient. ASIDE is also a tool's call on a channel
+    of reasoning: a message with a recipient.
+    """
 
     UNKNOWN = 0
     UNREAD = 1
@@ -100,16 +105,18 @@ def read_signs(answers: Answers, channels: Channels, markers: Markers) -> Signs:
     )
     order = np.argsort(at, kind="stable")
     sign, at, behind, row = sign[order], at[order], behind[order], row[order]
-    return Signs(
+    signs = Signs(
         sign=sign,
         at=at,
         behind=behind,
         row=row,
         before=_shifted(sign, row, 1),
         after=_shifted(sign, row, -1),
-        kind=_carried(_kinds(answers, channels, at, row, sign == Sign.CHANNEL), sign == Sign.CHANNEL, row),
+        kind=np.zeros(len(at), np.int8),
         num_rows=len(answers),
     )
+    kind = _kinds(answers, channels, markers, signs)
+    return replace(signs, kind=_carried(kind, sign == Sign.CHANNEL, row))
 
 
 def _shifted(sign: Codes, row: Places, by: int) -> Codes:
@@ -121,11 +128,11 @@ def _shifted(sign: Codes, row: Places, by: int) -> Codes:
     return np.where(same, neighbour, np.int8(Sign.NOTHING))
 
 
-def _kinds(answers: Answers, channels: Channels, at: Places, row: Places, headers: Flags) -> Codes:
-    """What each header's name says; where one name begins with another, the longer counts."""
-    kind = np.zeros(len(at), np.int8)
-    entry = np.flatnonzero(headers)
-    place, of_row = at[entry] + 1, row[entry]
+def _kinds(answers: Answers, channels: Channels, markers: Markers, signs: Signs) -> Codes:
+    """What each header is for: by its channel's name, and of a message of reasoning also by its recipient."""
+    kind = np.zeros(len(signs.at), np.int8)
+    entry = np.flatnonzero(signs.sign == Sign.CHANNEL)
+    place, of_row = signs.at[entry] + 1, signs.row[entry]
     cut = answers.finish_type_B[of_row] == LENGTH
     answer, *asides = channels.content
     names = [(name, Kind.REASONING) for name in channels.reasoning] + [(answer, Kind.ANSWER)]
@@ -133,9 +140,28 @@ def _kinds(answers: Answers, channels: Channels, at: Places, row: Places, header
     kind[entry[cut & (place == answers.ends_B[of_row])]] = Kind.UNREAD
     for name, _ in names:
         kind[entry[cut & cut_off_at(answers, name, place, of_row)]] = Kind.UNREAD
+    behind_name = place.copy()
+    # Where one name begins with another, the longer counts.
     for name, is_for in sorted(names, key=lambda named: len(named[0])):
-        kind[entry[stands_at(answers, name, place, of_row)]] = is_for
+        named = stands_at(answers, name, place, of_row)
+        kind[entry[named]] = is_for
+        behind_name[named] = place[named] + len(name)
+    reasoning = kind[entry] == Kind.REASONING
+    kind[entry[reasoning & cut & (signs.after[entry] == Sign.NOTHING)]] = Kind.UNREAD
+    kind[entry[reasoning & _have_recipient(channels, markers, signs, entry, behind_name)]] = Kind.ASIDE
     return kind
+
+
+def _have_recipient(channels: Channels, markers: Markers, signs: Signs, entry: Places, behind_name: Places) -> Flags:
+    """Whole headers with more than white space between the name and the body, or before the header and behind `next`.
+
+    A format (gpt-oss: `json`, after `<|constrain|>`) only follows a recipient: what stands there is not read.
+    """
+    body = np.append(signs.at[1:], NOWHERE)[entry]
+    extra = first_not_blank(markers.blanks, behind_name) < body
+    behind_next = np.roll(signs.at, 1)[entry] + len(channels.next_ids)
+    before = (signs.before[entry] == Sign.NEXT) & (first_not_blank(markers.blanks, behind_next) < signs.at[entry])
+    return np.asarray((signs.after[entry] == Sign.MESSAGE) & (extra | before))
 
 
 def _carried(kind: Codes, headers: Flags, row: Places) -> Codes:

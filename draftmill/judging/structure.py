@@ -6,13 +6,18 @@ shelf), stored in the manifest, applied by `judge`. Nothing in it names a model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from draftmill.arrays import Ids
 from draftmill.records import Thinking
 
 Marker = tuple[int, ...]
 """The ids of one marker: one where the tokenizer has it as a token, several where it is ordinary text."""
+
+Form = tuple[int | tuple[int, ...], ...]
+"""Many markers at once: at each place one id, or any of several. Thousands of ways to write a text are few of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class Structure:
 
     `open_ids`, `close_ids`: the marker (one id or several) that opens and
     closes the reasoning; empty for plain models. `open_also`, `close_also`:
-    other ids that read as the same marker, where it is ordinary text that merges
+    all ids that read as the same marker, where it is ordinary text that merges
     with what stands beside it. `end_ids`: any of them ends the turn.
     `foreign_ids`: role and turn markers that never stand inside an answer.
     `tail_ids`: what the template adds behind the conversation to make the model
@@ -58,17 +63,17 @@ class Structure:
     blank_ids: tuple[int, ...]
     highest_id: int
     evidence: tuple[str, ...]
-    open_also: tuple[Marker, ...] = ()
-    close_also: tuple[Marker, ...] = ()
+    open_also: tuple[Form, ...] = ()
+    close_also: tuple[Form, ...] = ()
     channels: Channels | None = None
 
     @property
-    def opens(self) -> tuple[Marker, ...]:
+    def opens(self) -> tuple[Form, ...]:
         """Every form of the opening marker; empty for plain models."""
         return (self.open_ids, *self.open_also) if self.open_ids else ()
 
     @property
-    def closes(self) -> tuple[Marker, ...]:
+    def closes(self) -> tuple[Form, ...]:
         """Every form of the closing marker; empty for plain models."""
         return (self.close_ids, *self.close_also) if self.close_ids else ()
 
@@ -83,6 +88,17 @@ class Structure:
         channels = data.get("channels")
         fields["channels"] = channels and Channels(**{key: _tuples(value) for key, value in channels.items()})
         return cls(**{**fields, "thinking": Thinking(data["thinking"])})
+
+
+def ids_at(form: Form, place: int) -> tuple[int, ...]:
+    """The ids that may stand at a place of the form."""
+    found = form[place]
+    return (found,) if isinstance(found, int) else found
+
+
+def stands(form: Form, ids: Sequence[int] | Ids) -> bool:
+    """Whether `ids` are one of the form's markers, no more and no less."""
+    return len(ids) == len(form) and all(index in ids_at(form, place) for place, index in enumerate(ids))
 
 
 def _lists(value: Any) -> Any:

@@ -1,9 +1,9 @@
 """The library `renderers`, where it knows the model: it builds the next prompt on the ids so far, and reads tool calls.
 
 A renderer is found by the model's name and taken only on evidence: on the
-probe's conversations its ids must be those of our template. Otherwise there is
-none, and the template itself says what stands between two turns. It may also
-refuse one bridge, and is held to its word that no id so far changes.
+probe's conversations its ids must be those of our template. What stands between
+two turns the template says; the bridge is a second witness (`next_turn`), which
+may refuse, and is held to its word that no id so far changes.
 """
 
 from __future__ import annotations

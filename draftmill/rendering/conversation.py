@@ -52,13 +52,13 @@ class Conversation:
             messages = [*messages, said[number], *self.between(number)]
         return messages
 
-    def later(self, turn: int) -> list[Message]:
-        """The source's messages between the first turn and this one, the assistant's left out."""
-        return [message for number in range(turn) for message in self.between(number)]
+    def later(self, turn: int) -> list[list[Message]]:
+        """The source's messages behind each turn before this one, the assistant's left out."""
+        return [self.between(number) for number in range(turn)]
 
     def prompt_key(self, turn: int, variant: str) -> str:
-        """Identity of what a turn is asked behind, as far as the source decides it."""
-        return identity.prompt_key([*self.messages[: self.cuts[0]], *self.later(turn)], self.tools, variant)
+        """Identity of what a turn is asked behind, as far as the source decides it: never that of another's first."""
+        return identity.prompt_key(self.messages[: self.cuts[0]], self.tools, variant, self.later(turn))
 
     def between(self, turn: int) -> list[Message]:
         """The source's messages behind one turn and before the next."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from draftmill.arrays import Ids, ids_array
-from draftmill.judging.structure import Structure
+from draftmill.judging.structure import Form, Structure, stands
 from draftmill.records import HistoryMode, Thinking
 from draftmill.rendering.conversation import Conversation, Message
 from draftmill.rendering.template import Refused, render_ids
@@ -44,11 +44,15 @@ Render = Callable[[list[Message]], tuple[int, ...] | Refused]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """`stand_in`: an assistant message that the template renders as a whole generated turn."""
+    """`stand_in`: an assistant message that the template renders as a whole generated turn.
+
+    `turn_ids`: where history is extended, what the template writes for it, up to the id that ends the turn.
+    """
 
     mode: HistoryMode
     evidence: str
     stand_in: Message
+    turn_ids: tuple[int, ...] = ()
 
 
 def history_mode(
@@ -60,15 +64,19 @@ def history_mode(
         ids = render_ids(tokenizer, messages, None, template_kwargs=template_kwargs, date=PROBE_DAY)
         return ids if isinstance(ids, Refused) else tuple(ids.tolist())
 
+    def decode(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    ways = list(_ways_to_write(decode, structure))
     faults = []
-    for write in _ways_to_write(tokenizer, structure):
-        fault = _fault(render, write, structure)
-        stand_in = write(REASONING[0], CONTENT[0])
-        if fault is None:
-            return History(HistoryMode.EXTENDS, _said_extends(structure), stand_in)
-        faults.append(fault)
-    plain = {"role": "assistant", "content": CONTENT[0]}
-    return History(HistoryMode.REWRITES, f"a later prompt rewrites earlier turns: {faults[0]}", plain)
+    for write in ways:
+        found = _extended(render, write, structure, decode)
+        if not isinstance(found, str):
+            return History(HistoryMode.EXTENDS, _said_extends(structure), write(REASONING[0], CONTENT[0]), found)
+        faults.append(found)
+    # Written as generated turns are handed back (`next_turn`).
+    stand_in = ways[0](REASONING[0], CONTENT[0])
+    return History(HistoryMode.REWRITES, f"a later prompt rewrites earlier turns: {faults[0]}", stand_in)
 
 
 def between(
@@ -78,7 +86,11 @@ def between(
     end_ids: Sequence[int],
     render: Callable[[list[Message]], Ids | Refused],
 ) -> tuple[int, Ids] | Refused:
-    """Behind the turn before `turn`: the id that ends it, and all that the template adds until the next one begins."""
+    """Behind the turn before `turn`: the id that ends it, and all that the template adds until the next one begins.
+
+    The template's rendering is the ids of the prompt before, the stand-in's turn as it always is, its end and what is
+    added, with nothing between them that would be lost: else it is Refused.
+    """
     said = [history.stand_in] * turn
     before = render(conversation.asked(turn - 1, said))
     after = render(conversation.asked(turn, said))
@@ -86,27 +98,33 @@ def between(
         return before
     if isinstance(after, Refused):
         return after
-    end = _end(after.tolist(), len(before), end_ids)
-    if end is None or not (after[: len(before)] == before).all():
+    ids, answered = after.tolist(), (*before.tolist(), *history.turn_ids[:-1])
+    if tuple(ids[: len(before)]) != answered[: len(before)]:
         return Refused("the template rewrites this conversation, although it extends others")
-    return int(after[end]), ids_array("between", after[end + 1 :])
+    end = len(answered)
+    at = _differ(ids, answered)
+    if at < end or not set(ids[end : end + 1]) & set(end_ids):
+        return Refused(f"the template writes {ids[at : at + 1] or 'nothing'} where a generated turn goes on or ends")
+    return ids[end], ids_array("between", after[end + 1 :])
 
 
 Write = Callable[[str, str], Message]
+Decode = Callable[[Sequence[int]], str]
 
 
-def _ways_to_write(tokenizer: PreTrainedTokenizerBase, structure: Structure) -> Iterator[Write]:
+def _ways_to_write(decode: Decode, structure: Structure) -> Iterator[Write]:
     """The ways to hand a template a turn with its reasoning: as a field, and inside the content."""
     if not _thinks(structure):
         yield lambda _, content: {"role": "assistant", "content": content}
         return
-    opened, closed = (tokenizer.decode(list(ids)) for ids in (structure.open_ids, structure.close_ids))
+    opened, closed = decode(structure.open_ids), decode(structure.close_ids)
     yield lambda reasoning, content: {"role": "assistant", "content": content, "reasoning_content": reasoning}
     yield lambda reasoning, content: {"role": "assistant", "content": f"{opened}{reasoning}{closed}{content}"}
 
 
-def _fault(render: Render, write: Write, structure: Structure) -> str | None:
-    """Why the template does not extend a history written so, on ids; None when it does."""
+def _extended(render: Render, write: Write, structure: Structure, decode: Decode) -> tuple[int, ...] | str:
+    """The ids of a turn in a history written so, up to the one that ends it; in words why the template does not extend
+    such a history."""
     probes = (
         *(probe(write(REASONING[0], CONTENT[0]), turns) for turns in range(PROBED_TURNS)),
         probe(write(REASONING[0], CONTENT[1]), 1),
@@ -129,8 +147,13 @@ def _fault(render: Render, write: Write, structure: Structure) -> str | None:
     content, reasoning = _differ(second, other_content), _differ(second, other_reasoning)
     if content >= end:
         return "the earlier content is left out"
+    if second[content + 1 :] != other_content[content + 1 :]:
+        return "the earlier content stands in several places"
+    if decode(second[content + 1 : end]).strip():
+        return f"other ids stand between the earlier content and the end of its turn: {list(second[content + 1 : end])}"
+    turn = second[len(first) : end + 1]
     if not _thinks(structure):
-        return None
+        return turn
     if reasoning >= end:
         return "the earlier reasoning is left out"
     opens = 1 if structure.thinking is Thinking.OPENED_BY_MODEL else 0
@@ -139,7 +162,7 @@ def _fault(render: Render, write: Write, structure: Structure) -> str | None:
         return f"the earlier reasoning stands behind other markers than a generated one: {list(before)}"
     if (_count(behind, structure.opens), _count(behind, structure.closes)) != (0, 1):
         return f"the earlier reasoning ends with other markers than a generated one: {list(behind)}"
-    return None
+    return turn
 
 
 def probe(answer: Message, turns: int) -> list[Message]:
@@ -154,9 +177,9 @@ def _thinks(structure: Structure) -> bool:
     return structure.thinking in (Thinking.OPENED_BY_PROMPT, Thinking.OPENED_BY_MODEL)
 
 
-def _count(ids: Sequence[int], markers: Sequence[Sequence[int]]) -> int:
+def _count(ids: Sequence[int], forms: Sequence[Form]) -> int:
     """How often any form of a marker begins in the ids."""
-    return sum(any(tuple(ids[i : i + len(marker)]) == tuple(marker) for marker in markers) for i in range(len(ids)))
+    return sum(any(stands(form, ids[i : i + len(form)]) for form in forms) for i in range(len(ids)))
 
 
 def _end(ids: Sequence[int], start: int, end_ids: Sequence[int]) -> int | None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
+
+import numpy as np
 
 from draftmill.arrays import Ids
 from draftmill.errors import RecipeError
 from draftmill.identity import digest
-from draftmill.judging.derive import derive_structure
-from draftmill.judging.structure import Structure
+from draftmill.judging.derive import derive_structure, suspects
+from draftmill.judging.structure import Marker, Structure
 from draftmill.recipe import Recipe
 from draftmill.rendering.round_trips import RoundTrip, round_trips
 from draftmill.rendering.specimens import Specimen, specimens
@@ -34,7 +37,8 @@ class Prepared:
 
     `recipe`: the variant's own. `canary_ids`: the gate's prompt. `vocabulary`: how many ids the model itself
     has (rows of its embedding), by the config.json beside the tokenizer; None
-    where that does not say.
+    where that does not say. `suspects`: with which ids an answer of a plain model never begins, with the marker
+    of reasoning they begin; empty unless plain was derived.
     """
 
     recipe: Recipe
@@ -45,6 +49,7 @@ class Prepared:
     specimens: tuple[Specimen, ...]
     round_trips: tuple[RoundTrip, ...]
     vocabulary: int | None
+    suspects: Mapping[Marker, str] = field(default_factory=dict)
 
 
 Variants = Mapping[str, Prepared]
@@ -52,8 +57,22 @@ Variants = Mapping[str, Prepared]
 
 
 def prepare(recipe: Recipe) -> Variants:
-    """Loads the tokenizer and derives each variant's structure. Raises RecipeError when either cannot be had."""
-    return {name: prepare_one(alone) for name, alone in by_variant(recipe).items()}
+    """Loads the tokenizer and derives each variant's structure.
+
+    Raises RecipeError when either cannot be had, and for two variants that ask
+    the same: a name in `template_kwargs` that this template does not heed.
+    """
+    variants = {name: prepare_one(alone) for name, alone in by_variant(recipe).items()}
+    for (name, one), (other_name, other) in combinations(variants.items(), 2):
+        if np.array_equal(one.canary_ids, other.canary_ids) and one.recipe.sampling == other.recipe.sampling:
+            raise RecipeError(
+                "two variants ask the same",
+                value=f"{name} and {other_name}",
+                expected="other prompt ids, or other sampling, for each variant",
+                remedy="correct the variants' template_kwargs (`draftmill inspect` shows what the template makes of "
+                "them), or make one of the two",
+            )
+    return variants
 
 
 def renders(variants: Variants) -> str:
@@ -90,4 +109,5 @@ def prepare_one(recipe: Recipe) -> Prepared:
         specimens(tokenizer, structure, template_kwargs=template_kwargs, today=dt.date.today()),
         round_trips(tokenizer, structure),
         model_vocabulary(recipe.model),
+        suspects(tokenizer, recipe, structure),
     )

@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from draftmill.errors import RecipeError
+from draftmill.judging.structure import Form, Marker
 from draftmill.rendering.assistant_turns import Turns, common, read_turns, reasoning_is_kept, shared_end
-from draftmill.rendering.marker_forms import Marker, marker_forms
-from draftmill.rendering.probe_messages import CONTENTS, Messages, system, user
+from draftmill.rendering.marker_forms import marker_forms
+from draftmill.rendering.probe_messages import CONTENTS, TOOLS, Messages, assistant, in_parts, system, user
 from draftmill.rendering.switches import Switch, speaking_variables
 from draftmill.rendering.template import Refused, render_ids, template_text
 from draftmill.rendering.tokenizer import highest_id
@@ -73,7 +74,7 @@ class Probe:
         """The ids of a text that stands between two markers."""
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
-    def forms_of(self, text: str) -> tuple[Marker, ...]:
+    def forms_of(self, text: str) -> tuple[Form, ...]:
         """A marker's ids: one form of one id where the tokenizer has it as a token, else all that read as it."""
         return marker_forms(self.tokenizer, text)
 
@@ -165,11 +166,15 @@ class _Renderer:
         ids = self(messages)
         if ids:
             return ids
+        refused = self.refusals[-1] if self.refusals else "it renders nothing"
+        remedy = "give a template for text with model.chat_template, or what it needs in model.template_kwargs"
+        if self(in_parts(messages)):
+            remedy = "this template takes content as a list of parts only: give one for text with model.chat_template"
         raise RecipeError(
             "the chat template does not take a user message",
-            value=self.refusals[-1] if self.refusals else "it renders nothing",
+            value=refused,
             expected="a prompt for one user message with text content",
-            remedy="give a template for text with model.chat_template, or what it needs in model.template_kwargs",
+            remedy=remedy,
         )
 
     def tail(self, prompt: tuple[int, ...]) -> tuple[int, ...]:
@@ -189,11 +194,13 @@ def _switches(tokenizer: PreTrainedTokenizerBase, template_kwargs: dict[str, Any
 
 
 def _depends_on_date(render: _Renderer, template: str) -> bool:
-    """Two days, and do the ids differ? Some templates print the day in their own system turn only, some in any."""
+    """Two days, and do the ids differ? Some templates print the day in any system turn, or only with tools."""
     if "strftime_now" not in template:  # the only clock a template is given
         return False
     asked = user(CONTENTS[0])
+    conversations = (asked, system("3") + asked, asked + assistant(CONTENTS[1]) + user("5"))
     return any(
-        render(messages, day=PROBE_DAYS[0]) != render(messages, day=PROBE_DAYS[1])
-        for messages in (asked, system("3") + asked)
+        render(messages, tools=tools, day=PROBE_DAYS[0]) != render(messages, tools=tools, day=PROBE_DAYS[1])
+        for messages in conversations
+        for tools in (None, TOOLS)
     )

@@ -62,6 +62,11 @@ def user(content: str) -> Messages:
     return [{"role": "user", "content": content}]
 
 
+def in_parts(messages: Messages) -> Messages:
+    """The same messages, each content a list of one part."""
+    return [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in messages]
+
+
 def system(content: str) -> Messages:
     """One system message."""
     return [{"role": "system", "content": content}]

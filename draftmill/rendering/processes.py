@@ -5,37 +5,33 @@ begins at once and alone; when it has worked as long as a start of workers
 costs and there is more to do, they are started and join in as they get ready.
 So a small source starts nothing, nor does one whose slices are all cached.
 
-A worker is a plain child (`worker`) with a pipe: neither forked (threads live
-here) nor spawned by multiprocessing, which would run the program's main module
-again, guarded or not. It is a session of its own, so Ctrl-C is this process's
-to handle, and ends with its pipe, whatever becomes of this process.
+A renderer has one thread here and is free when that is done, also where nobody
+waits for it any more (`renderer`). A worker that dies leaves; rendering is pure,
+so another one does its piece again. One that cannot be started is done without.
 
 Promises: what `render_prompts` gives for the whole table, in its order; its
-errors as they are. A worker that dies is an error, never missing rows.
+errors as they are. A piece that costs two workers is an error, never missing rows.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import Pipe
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar, TypeVarTuple
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
 from draftmill.dataset.schema import ROW
 from draftmill.errors import DraftmillError
+from draftmill.progress import listener
 from draftmill.recipe import Recipe
-from draftmill.rendering.render import Rendered, render_prompts
-from draftmill.rendering.worker import bytes_of
+from draftmill.rendering.render import Rendered
+from draftmill.rendering.renderer import Died, Here, Renderer, Worker
 
 PIECE_ROWS = 500
 """Prompts: about half a second of work, against milliseconds to send it there and back."""
@@ -44,13 +40,14 @@ ALONE_S = 3.0
 """Seconds of a worker's start (imports, tokenizer): who has rendered that long alone loses no more by starting some."""
 
 LANES_AT_MOST = 32
-"""Renderers side by side: each takes some 300 MB, and beyond that the writing of slices is what takes the time."""
+"""Renderers side by side: each takes 200 to 300 MB, and beyond that the writing of slices is what takes the time."""
+
+DEATHS_AT_MOST = 2
+"""Workers that one piece may cost: the first is the system's want of memory or chance, the second is the piece."""
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """Linux control groups: a container's processor time and the period it is granted for, in microseconds."""
 
-Render = Callable[[pa.Table], Rendered]
-Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 
@@ -68,21 +65,20 @@ class Renderers:
         self._alone_s = alone_s
         self._busy_s = 0.0
         self._waiting = 0
-        self._workers: list[_Worker] = []
-        self._entering: list[asyncio.Task[None]] = []
+        self._alone = True
+        self._here = Here(recipe)
+        self._workers: list[Worker] = []
 
     async def __aenter__(self) -> Self:
-        self._threads = ThreadPoolExecutor(self.lanes, thread_name_prefix="render")
-        self._free: asyncio.Queue[Render] = asyncio.Queue()
-        self._free.put_nowait(lambda piece: render_prompts(piece, self._recipe))
+        self._free: asyncio.Queue[Renderer] = asyncio.Queue()
+        self._free.put_nowait(self._here)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for worker in self._workers:
+        workers, self._workers = self._workers, []
+        self._here.end()
+        for worker in workers:
             worker.end()
-        for task in self._entering:
-            task.cancel()
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
     def num_workers(self) -> int:
@@ -95,7 +91,7 @@ class Renderers:
         return self._free.qsize()
 
     async def render(self, loaded: pa.Table) -> Rendered:
-        """`render_prompts` of a LOADED table. Raises what it raises, and DraftmillError when a worker dies."""
+        """`render_prompts` of a LOADED table. Raises what it raises, and DraftmillError for a piece that kills."""
         starts = range(0, loaded.num_rows, PIECE_ROWS)
         try:
             async with asyncio.TaskGroup() as group:
@@ -110,73 +106,71 @@ class Renderers:
         )
 
     async def _piece(self, piece: pa.Table) -> Rendered:
+        deaths: list[Died] = []
+        while len(deaths) < DEATHS_AT_MOST:
+            renderer = await self._next()
+            started_s = time.monotonic()
+            try:
+                rendered = await self._by(renderer, partial(renderer.render, piece))
+            except Died as death:
+                deaths.append(death)
+                continue
+            self._busy_s += time.monotonic() - started_s
+            self.num_rows += piece.num_rows
+            self.num_ids += sum(len(chunk.flatten()) for chunk in rendered.rows["prompt_ids"].chunks)
+            if self._alone and self._waiting and self._busy_s >= self._alone_s:
+                self._start()
+            return rendered
+        raise _kills(piece, deaths)
+
+    async def _next(self) -> Renderer:
+        """A free renderer that lives. What died while it had nothing to do was not killed by the next piece."""
         self._waiting += 1
         try:
-            render = await self._free.get()
+            while (renderer := await self._free.get()).death:
+                self._leaves(renderer.death)
+            return renderer
         finally:
             self._waiting -= 1
-        started_s = time.monotonic()
+
+    async def _by(self, renderer: Renderer, work: Callable[[], Result]) -> Result:
+        future = self._begin(renderer, work)
+        # Unlike `await future`, this leaves the thread to its work when it is cancelled itself.
+        await asyncio.wait([future])
+        return future.result()
+
+    def _begin(self, renderer: Renderer, work: Callable[[], Result]) -> asyncio.Future[Result]:
+        """`work` in the renderer's thread; when it is done, and only then, the renderer is free again or leaves."""
+        future = asyncio.get_running_loop().run_in_executor(renderer.thread, work)
+        future.add_done_callback(partial(self._done, renderer))
+        return future
+
+    def _done(self, renderer: Renderer, future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if not isinstance(error, Died):
+            self._free.put_nowait(renderer)
+        elif renderer in self._workers:  # else it was ended on purpose
+            self._leaves(error)
+
+    def _leaves(self, death: Died) -> None:
+        left = 1 + sum(worker.death is None for worker in self._workers)
+        listener().wait(f"warning: {death}; its prompts are rendered again. Processes left: {left}, with this one")
+
+    def _start(self) -> None:
+        self._alone = False
+        wanted = self.lanes - 1
         try:
-            rendered = await self._in_thread(render, piece)
-        finally:
-            self._free.put_nowait(render)
-        self._busy_s += time.monotonic() - started_s
-        self.num_rows += piece.num_rows
-        self.num_ids += sum(len(chunk.flatten()) for chunk in rendered.rows["prompt_ids"].chunks)
-        if self._waiting and not self._workers and self._busy_s >= self._alone_s:
-            self._workers = [_Worker(self._recipe) for _ in range(self.lanes - 1)]
-            self._entering = [asyncio.create_task(self._enter(worker)) for worker in self._workers]
-        return rendered
-
-    async def _enter(self, worker: _Worker) -> None:
-        # One that did not get as far says so when it is given a piece.
-        with contextlib.suppress(DraftmillError):
-            await self._in_thread(worker.load)
-        self._free.put_nowait(worker.render)
-
-    async def _in_thread(self, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
-
-
-class _Worker:
-    """A process that renders, and this end of the pipe to it. One thread at a time talks to it."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
-        self._pipe, theirs = Pipe()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "draftmill.rendering.worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env=_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # a command's stdout is data
-                start_new_session=True,
-            )
-
-    def load(self) -> None:
-        """Returns when the worker can render."""
-        self._reply(lambda: self._pipe.send(self._recipe))
-
-    def render(self, loaded: pa.Table) -> Rendered:
-        """`render_prompts` over there."""
-        rendered: Rendered = self._reply(lambda: self._pipe.send_bytes(bytes_of(loaded)))
-        return rendered
-
-    def end(self) -> None:
-        """Ends it, whatever it does. The pipe closes with the last thread that uses it."""
-        self._process.kill()
-        self._process.wait()
-
-    def _reply(self, send: Callable[[], None]) -> Any:
-        try:
-            send()
-            reply = self._pipe.recv()
-        except (EOFError, OSError):
-            raise _died(self._process.wait()) from None
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+            while len(self._workers) < wanted:
+                self._workers.append(worker := Worker(self._recipe))
+                self._begin(worker, worker.load)  # one that fails says so when it is given a piece
+        except (OSError, RuntimeError) as error:  # no more files, processes or, a RuntimeError, threads
+            # Whatever it is that has run out, this process needs some of it too.
+            kept = len(self._workers) // 2
+            spared, self._workers = self._workers[kept:], self._workers[:kept]
+            for worker in spared:
+                worker.end()
+            here = f"{kept} of {wanted} processes render prompts beside this one"
+            listener().wait(f"warning: {here}; no more can be started: {error}")
 
 
 def cores() -> int:
@@ -193,17 +187,12 @@ def _quota() -> int:
         return LANES_AT_MOST
 
 
-def _environment() -> dict[str, str]:
-    # What this process imports, and no threads inside of a tokenizer: the cores have a process each.
-    path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
-    return os.environ | {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"}
-
-
-def _died(status: int) -> DraftmillError:
+def _kills(piece: pa.Table, deaths: list[Died]) -> DraftmillError:
+    first, last = (piece["prompt_id"][row].as_py() for row in (0, -1))
     return DraftmillError(
-        "a process that renders prompts died",
-        value=f"killed by signal {-status}" if status < 0 else f"exit status {status}",
-        expected="a process that lives until all prompts are rendered",
-        remedy="run again: finished slices are kept. Signal 9 is most often the system's want of memory; "
-        "fewer processes are started where fewer cores are given (taskset, a container's limit)",
+        f"prompts that no process survives: {first!r} to {last!r} of {piece['source'][0].as_py()}",
+        value="; ".join(map(str, deaths)),
+        expected=f"at most {DEATHS_AT_MOST - 1} process lost to the same {piece.num_rows} prompts",
+        remedy="run again: finished slices are kept. Where it is memory, fewer processes are started where fewer cores "
+        "are given (taskset, a container's limit); else look at these prompts: tokenizer or template fall over them",
     )

@@ -33,7 +33,7 @@ from draftmill.rendering.history import History
 from draftmill.rendering.special_text import special_text
 from draftmill.rendering.template import Refused, render_date, render_ids
 from draftmill.rendering.tokenizer import load_tokenizer
-from draftmill.rendering.turn_rows import history_of, turn_rows, whole
+from draftmill.rendering.turn_rows import history_of, shown, turn_rows
 from draftmill.variants import by_variant, variant_of
 
 if TYPE_CHECKING:
@@ -65,8 +65,10 @@ def render_prompts(loaded: pa.Table, recipe: Recipe) -> Rendered:
         rows: list[Row] = []
         for item in batch.to_pylist():
             source = json.loads(item["messages"])
-            messages, tools = source["messages"], source.get("tools")
-            outcome = renderers[variant_of(recipe, messages, tools)].prompt(item, messages, tools)
+            conversation = _conversation(recipe, source["messages"], source.get("tools"))
+            # By the first turn's prompt: neither a recorded answer nor a turn that is added changes the variant.
+            variant = variant_of(recipe, conversation.asked(0, []), conversation.tools)
+            outcome = renderers[variant].prompt(item, conversation)
             if isinstance(outcome, Rejection):
                 rejected.append(outcome)
             else:
@@ -86,36 +88,38 @@ class _Renderer:
         self._shared = identity.row_identity(recipe.model, recipe.sampling)
         self.special_text = 0
 
-    def prompt(
-        self, item: dict[str, Any], messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None
-    ) -> list[Row] | Rejection:
+    def prompt(self, item: dict[str, Any], conversation: Conversation) -> list[Row] | Rejection:
         """One LOADED row as its samples' rows, or why it cannot be sent."""
-        several = self._recipe.prompts.turns == "all"
-        conversation = Conversation.of(messages, tools) if several else Conversation(messages, tools, (len(messages),))
-        first = conversation.asked(0, [])
+        tools = conversation.tools
         # What users say later becomes ids later; it is looked at now, with stand-ins for what is generated.
-        shown = whole(conversation, self._history) if len(conversation) > 1 else first
-        first_ids = self._ids(first, tools)
-        shown_ids = first_ids if shown is first else self._ids(shown, tools)
-        if isinstance(first_ids, Refused):
-            return _rejection(item, Reason.PROMPT_INVALID, first_ids.words)
-        if isinstance(shown_ids, Refused):
-            return _rejection(item, Reason.PROMPT_INVALID, shown_ids.words)
-        if not len(first_ids):
+        later = shown(conversation, self._history) if len(conversation) > 1 else []
+        prompts = [conversation.asked(0, []), *later]
+        rendered: list[Ids] = []
+        for messages in prompts:
+            ids = self._ids(messages, tools)
+            if isinstance(ids, Refused):
+                return _rejection(item, Reason.PROMPT_INVALID, ids.words)
+            rendered.append(ids)
+        if not len(rendered[0]):
             return _rejection(item, Reason.PROMPT_INVALID, "the template renders no ids")
-        if words := too_long(self._recipe, len(first_ids)):
+        if words := too_long(self._recipe, len(rendered[0])):
             return _rejection(item, Reason.PROMPT_TOO_LONG, words)
-        if found := special_text(self._tokenizer, (shown, tools), shown_ids, self._ids):
+        if found := special_text(self._tokenizer, (prompts[-1], tools), rendered[-1], self._ids):
             if self._recipe.prompts.special_text == "reject":
                 return _rejection(item, Reason.SPECIAL_TEXT, f"text becomes control ids: {', '.join(found)}")
             self.special_text += 1
-        rows = self._rows(item, identity.prompt_key(first, tools, self._variant), first_ids)
-        if len(conversation) == 1:
+        rows = self._rows(item, identity.prompt_key(prompts[0], tools, self._variant), rendered[0])
+        if not later:
             return list(rows)
-        return [turn for row in rows for turn in self._turns(row, conversation, item["messages"])]
-
-    def _turns(self, row: Row, conversation: Conversation, canonical: str) -> Iterator[Row]:
-        return turn_rows(row, conversation, self._history, self._recipe, canonical)
+        turns = functools.partial(
+            turn_rows,
+            conversation=conversation,
+            history=self._history,
+            recipe=self._recipe,
+            shown_ids=rendered[1:],
+            canonical=item["messages"],
+        )
+        return [turn for row in rows for turn in turns(row)]
 
     @functools.cached_property
     def _history(self) -> History:
@@ -141,6 +145,13 @@ class _Renderer:
                 messages=item["messages"] if self._recipe.keep_messages else None,
                 source=item["source"],
             )
+
+
+def _conversation(recipe: Recipe, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> Conversation:
+    """The turns that are asked: all of them, or one behind all messages."""
+    if recipe.prompts.turns == "all":
+        return Conversation.of(messages, tools)
+    return Conversation(messages, tools, (len(messages),))
 
 
 def _rejection(item: dict[str, Any], reason: Reason, detail: str) -> Rejection:

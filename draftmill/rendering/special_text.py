@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,24 @@ MASK = "text"
 
 Conversation = tuple[list[dict[str, Any]], list[dict[str, Any]] | None]
 Render = Callable[[list[dict[str, Any]], list[dict[str, Any]] | None], Ids | Refused]
+
+
+def control_ids_of_text(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], ids_P: Ids, render: Callable[..., Ids | Refused]
+) -> Counter[int]:
+    """Control ids in a prompt that the text of these messages became, with their numbers; `render`: the prompt with
+    these messages in their place."""
+    pattern, control_ids = _control_tokens(tokenizer)
+    found: list[str] = []
+    masked = _masked(messages, pattern, found)
+    if not found:
+        return Counter()
+    plain = render(masked)
+    before, after = (
+        Counter[int]() if isinstance(ids, Refused) else Counter[int](ids[np.isin(ids, control_ids)].tolist())
+        for ids in (ids_P, plain)
+    )
+    return before - after
 
 
 def special_text(

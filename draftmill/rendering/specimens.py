@@ -18,12 +18,9 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import jinja2
-import jinja2.meta
-from jinja2.ext import loopcontrols
-
 from draftmill.arrays import Ids
-from draftmill.rendering.template import Refused, render_ids, reserved_names, template_text
+from draftmill.rendering.template import Refused, render_ids, template_text
+from draftmill.rendering.variables import own_variables
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -139,7 +136,7 @@ def _switched(render: _Renderer, tokenizer: PreTrainedTokenizerBase, template_kw
     messages = _user("Say hello.")
     seen = {_key(render("", messages, template_kwargs))}
     found: list[Specimen] = []
-    for name in _variables(tokenizer):
+    for name in own_variables(tokenizer):
         for value in (True, False):
             specimen = render(f"template_kwargs {name}={value}", messages, {**template_kwargs, name: value})
             if not isinstance(specimen.ids, Refused) and _key(specimen) not in seen:
@@ -151,15 +148,3 @@ def _switched(render: _Renderer, tokenizer: PreTrainedTokenizerBase, template_kw
 
 def _key(specimen: Specimen) -> bytes:
     return b"" if isinstance(specimen.ids, Refused) else specimen.ids.tobytes()
-
-
-def _variables(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """What the template reads and is not told by the renderer, sorted."""
-    environment = jinja2.Environment(extensions=[loopcontrols, "jinja2.ext.do"])  # noqa: S701 (never rendered)
-    template = tokenizer.get_chat_template(None, None)
-    try:
-        read = jinja2.meta.find_undeclared_variables(environment.parse(template))
-    except jinja2.TemplateError:  # transformers' own blocks ({% generation %}): then none is tried
-        return []
-    told = {*reserved_names(), *tokenizer.special_tokens_map, "documents", "tools", "raise_exception", "strftime_now"}
-    return sorted(read - told)

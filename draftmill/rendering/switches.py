@@ -71,12 +71,28 @@ class _Generation(Extension):
 
 
 @functools.lru_cache(maxsize=8)
-def _tree(template: str) -> nodes.Template:
+def _parsed(template: str) -> nodes.Template | None:
     environment = jinja2.Environment(extensions=[loopcontrols, "jinja2.ext.do", _Generation])  # noqa: S701 (never rendered)
     try:
         return environment.parse(template)
     except jinja2.TemplateError:  # rendering it will say so
-        return nodes.Template([], lineno=1)
+        return None
+
+
+def _tree(template: str) -> nodes.Template:
+    return _parsed(template) or nodes.Template([], lineno=1)
+
+
+@functools.lru_cache(maxsize=8)
+def read_variables(template: str) -> frozenset[str] | None:
+    """Every name the template takes from outside; None when it is not Jinja."""
+    tree = _parsed(template)
+    return None if tree is None else frozenset(meta.find_undeclared_variables(tree))
+
+
+def set_variables(template: str) -> frozenset[str]:
+    """Names the template gives values to by itself, somewhere."""
+    return frozenset(node.name for node in _tree(template).find_all(nodes.Name) if node.ctx != "load")
 
 
 @functools.lru_cache(maxsize=8)
@@ -97,12 +113,13 @@ def template_names(template: str) -> tuple[str, ...]:
 def speaking_variables(template: str) -> dict[str, tuple[Any, ...]]:
     """Variables the template is given from outside and whose names speak of thinking, with the values to try."""
     tree = _tree(template)
-    if not any(_speaks(node.name) for node in tree.find_all(nodes.Name)):
+    if not any(speaks(node.name) for node in tree.find_all(nodes.Name)):
         return {}
-    return {name: _values(tree, name) for name in sorted(meta.find_undeclared_variables(tree)) if _speaks(name)}
+    return {name: _values(tree, name) for name in sorted(read_variables(template) or ()) if speaks(name)}
 
 
-def _speaks(name: str) -> bool:
+def speaks(name: str) -> bool:
+    """Whether a variable of this name may switch reasoning on and off."""
     return any(word in name.lower() for word in WORDS)
 
 

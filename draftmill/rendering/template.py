@@ -41,11 +41,17 @@ FAULTS_OF_A_CONVERSATION = (
 )
 """What Jinja (raise_exception too) and the Python operations inside a template raise for one conversation."""
 
-DATE_DIRECTIVES = ("%-d", "%-m", *(f"%{letter}" for letter in "aAbBdDeFGHIjmMpSuUVwWyYZxXc"), "%%")
-"""What templates may ask of strftime; times of day print as midnight."""
+DATE_DIRECTIVES = ("%-d", "%-m", *(f"%{letter}" for letter in "aAbBcdDeFGhHIjmMpRSTuUVwWxXyYZ"))
+"""What templates may ask of strftime; times of day print as midnight. Any other is a RecipeError."""
+
+DIRECTIVE_FLAGS = "-_0^#EO"
+"""May stand between the sign and the letter of a directive; %-d and %-m are the only ones known with one."""
 
 DATE_UNSET = "draftmill: the template prints the date and model.date is null"
 """Our own text in our own macro: how a render that reached the clock is told from the template's refusals."""
+
+DIRECTIVE_UNKNOWN = "draftmill: the template prints the date with a directive that is not known: "
+"""The same, with the directive behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,8 @@ def render_ids(
     """The conversation's prompt ids, int32 [P], or the template's refusal.
 
     Raises RecipeError when the template is not Jinja, prints the date while
-    `date` is None, or `template_kwargs` holds a name that is not the template's.
+    `date` is None or in a way that is not known, or `template_kwargs` holds a name
+    that is the renderer's own.
     """
     _check_kwargs(template_kwargs)
     try:
@@ -90,6 +97,8 @@ def render_ids(
     except FAULTS_OF_A_CONVERSATION as error:
         if isinstance(error, jinja2.TemplateError) and error.message == DATE_UNSET:
             raise date_unset() from None
+        if isinstance(error, jinja2.TemplateError) and (error.message or "").startswith(DIRECTIVE_UNKNOWN):
+            raise _directive_unknown(str(error.message).removeprefix(DIRECTIVE_UNKNOWN)) from None
         return Refused(_words(error))
     return ids_array("prompt_ids", ids)
 
@@ -106,6 +115,15 @@ def date_unset() -> RecipeError:
         value="model.date: null",
         expected="a date, so that the same prompt has the same ids tomorrow",
         remedy="set model.date to a day (2026-01-31), or to 'today' if the ids may change every day",
+    )
+
+
+def _directive_unknown(directive: str) -> RecipeError:
+    return RecipeError(
+        "the template prints the date in a way that is not known",
+        value=f"strftime_now with {directive}",
+        expected=f"directives out of {' '.join(DATE_DIRECTIVES)}",
+        remedy="give a template with one of these with model.chat_template",
     )
 
 
@@ -152,10 +170,16 @@ def _dated(template: str, date: dt.date | None) -> str:
         body = "{{- raise_exception(" + json.dumps(DATE_UNSET) + ") -}}"
     else:
         body = (
-            "{%- set day = namespace(text=format) -%}"
+            # Between two signs (%%), which are one, stand the directives; no value holds a sign.
+            "{%- for part in format.split('%%') -%}{{- '' if loop.first else '%' -}}"
+            "{%- set day = namespace(text=part) -%}"
             "{%- for directive, value in " + _date_table(date) + ".items() -%}"
             "{%- set day.text = day.text.replace(directive, value) -%}"
-            "{%- endfor -%}{{- day.text -}}"
+            "{%- endfor -%}"
+            "{%- if '%' in day.text -%}{%- set left = day.text.split('%')[1] -%}"
+            "{{- raise_exception(" + json.dumps(DIRECTIVE_UNKNOWN) + " ~ '%' ~ "
+            "left[: 2 if left[:1] in " + json.dumps([*DIRECTIVE_FLAGS]) + " else 1]) -}}"
+            "{%- endif -%}{{- day.text -}}{%- endfor -%}"
         )
     # The line break behind the macro belongs to the block (trim_blocks): the template starts its own first line.
     return "{%- macro strftime_now(format) -%}" + body + "{%- endmacro %}\n" + template

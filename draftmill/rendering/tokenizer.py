@@ -97,11 +97,26 @@ def tokenizer_source(model: Model) -> TokenizerSource:
     return TokenizerSource(name, revision, model.trust_remote_code)
 
 
-def generation_end_ids(model: Model) -> tuple[int, ...]:
-    """The end ids of the generation_config.json beside the tokenizer, at which servers stop; () when there is none."""
+@dataclass(frozen=True, slots=True)
+class EndIds:
+    """`ids`: at which servers stop; () when no file says. `unseen`: why it is not known whether there is a file."""
+
+    ids: tuple[int, ...]
+    unseen: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Unseen:
+    """A file that may be there: nobody could look."""
+
+    words: str
+
+
+def generation_end_ids(model: Model) -> EndIds:
+    """The end ids of the generation_config.json beside the tokenizer. Raises RecipeError when it is not readable."""
     file = _beside(tokenizer_source(model), "generation_config.json")
-    if file is None:
-        return ()
+    if not isinstance(file, Path):
+        return EndIds((), None if file is None else f"generation_config.json could not be looked for: {file.words}")
     try:
         found = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id")
     except (ValueError, AttributeError):
@@ -112,13 +127,13 @@ def generation_end_ids(model: Model) -> tuple[int, ...]:
             remedy="correct or remove the file",
         ) from None
     ids = found if isinstance(found, list) else [found]
-    return tuple(item for item in ids if type(item) is int)
+    return EndIds(tuple(item for item in ids if type(item) is int))
 
 
 def model_vocabulary(model: Model) -> int | None:
     """How many ids the model itself has, by the config.json beside the tokenizer; None where that does not say."""
     file = _beside(tokenizer_source(model), "config.json")
-    if file is None:
+    if not isinstance(file, Path):
         return None
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
@@ -128,16 +143,21 @@ def model_vocabulary(model: Model) -> int | None:
     return size if type(size) is int else None
 
 
-def _beside(source: TokenizerSource, name: str) -> Path | None:
+def _beside(source: TokenizerSource, name: str) -> Path | _Unseen | None:
+    """A file beside the tokenizer; None when it is known that there is none."""
     if source.revision is None:
         file = Path(source.place) / name
         return file if file.is_file() else None
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     try:
         return Path(hf_hub_download(source.place, name, revision=source.revision))
-    except EntryNotFoundError:  # not in the repository; or not in the cache, and no network
+    except LocalEntryNotFoundError as error:  # not in the cache, and no network
+        # The cache also remembers, as an object of its own, what an earlier look found not to be there.
+        cached = try_to_load_from_cache(source.place, name, revision=source.revision)
+        return _Unseen(_first_line(error)) if cached is None else None
+    except EntryNotFoundError:  # not in the repository
         return None
 
 

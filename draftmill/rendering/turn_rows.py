@@ -5,17 +5,19 @@ goes by its last turn; where it rewrites it, each turn is a row, in the order in
 which they are asked. Only a first turn has prompt ids yet: those of later ones
 hold what will be generated (`next_turn`).
 
-The whole conversation is rendered once with stand-ins for the answers, so that
-one which the template refuses is rejected before a turn of it is asked.
+Every later prompt is rendered with stand-ins for the answers: a conversation which
+the template refuses is rejected before a turn of it is asked, and whatever else the
+template writes counts in the turn's key.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from draftmill import identity
+from draftmill.arrays import Ids
 from draftmill.generation.continuing import total_of
 from draftmill.judging.derive import derive_structure
 from draftmill.recipe import Recipe
@@ -42,18 +44,23 @@ def _history(recipe_json: str) -> History:
     return history_mode(tokenizer, structure, template_kwargs=recipe.model.template_kwargs)
 
 
-def whole(conversation: Conversation, history: History) -> list[Message]:
-    """What the last turn is asked behind, with stand-ins for what is generated before it."""
-    last = len(conversation) - 1
-    return conversation.asked(last, [history.stand_in] * last)
+def shown(conversation: Conversation, history: History) -> list[list[Message]]:
+    """What each later turn is asked behind, with stand-ins for what is generated before it."""
+    return [conversation.asked(turn, [history.stand_in] * turn) for turn in range(1, len(conversation))]
 
 
 def turn_rows(
-    first: Row, conversation: Conversation, history: History, recipe: Recipe, canonical: str
+    first: Row,
+    conversation: Conversation,
+    history: History,
+    recipe: Recipe,
+    *,
+    shown_ids: Sequence[Ids],
+    canonical: str,
 ) -> Iterator[Row]:
     """The rows of one sample. `first`: the row of the first turn as any prompt has it; `recipe`: the variant's own;
-    `canonical`: the source's messages and tools as JSON."""
-    keys = _keys(first, conversation, recipe)
+    `shown_ids`: those of `shown`; `canonical`: the source's messages and tools as JSON."""
+    keys = _keys(first, conversation, history, recipe, shown_ids)
     last = len(keys) - 1
     later = replace(first, conversation=canonical, max_new_tokens=total_of(recipe), history=history.mode)
     if history.mode is HistoryMode.EXTENDS:
@@ -65,11 +72,20 @@ def turn_rows(
     yield from (_turn(none_yet, conversation, keys, turn) for turn in range(1, last + 1))
 
 
-def _keys(first: Row, conversation: Conversation, recipe: Recipe) -> list[str]:
+def _keys(
+    first: Row, conversation: Conversation, history: History, recipe: Recipe, shown_ids: Sequence[Ids]
+) -> list[str]:
     shared = identity.row_identity(recipe.model, recipe.sampling)
     later = (
-        identity.turn_key(first.prompt_ids, conversation.later(turn), shared, turn=turn, sample=first.sample)
-        for turn in range(1, len(conversation))
+        identity.turn_key(
+            first.prompt_ids,
+            conversation.later(turn),
+            shared,
+            history=history.mode,
+            shown_ids_S=ids,
+            sample=first.sample,
+        )
+        for turn, ids in enumerate(shown_ids, 1)
     )
     return [first.row_key, *later]
 

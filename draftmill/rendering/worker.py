@@ -4,8 +4,9 @@
 
 FD is its end of a pipe. In comes the recipe, answered when the tokenizer is
 loaded, then LOADED tables, each answered with what `render_prompts` gives or
-raises. It ends when the pipe does, however the run ended: no worker outlives
-its run, not even one that was killed.
+raises. Every request comes with a number, which its answer repeats. It ends when
+the pipe does, however the run ended: no worker outlives its run, not even one
+that was killed.
 """
 
 from __future__ import annotations
@@ -30,18 +31,20 @@ Reply = Rendered | Exception | None
 def main() -> None:
     # The pipe ends with the run, in the middle of a message too.
     with contextlib.suppress(EOFError, ConnectionError), Connection(int(sys.argv[1])) as pipe:
-        recipe: Recipe = pipe.recv()
-        pipe.send(_reply(partial(_load, recipe)))
+        # Plain tuples: here this module is __main__, and the other side knows no class of that.
+        number, recipe = pipe.recv()
+        pipe.send((number, _reply(partial(_load, recipe))))
         while True:
-            pipe.send(_reply(partial(render_prompts, table_of(pipe.recv_bytes()), recipe)))
+            number, data = pipe.recv()
+            pipe.send((number, _reply(partial(_render, data, recipe))))
 
 
-def bytes_of(table: pa.Table) -> pa.Buffer:
+def bytes_of(table: pa.Table) -> bytes:
     """A table as an Arrow stream: of a slice only the slice, which pickle would send with all that is around it."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return sink.getvalue()
+    return bytes(sink.getvalue())
 
 
 def table_of(data: bytes) -> pa.Table:
@@ -51,6 +54,10 @@ def table_of(data: bytes) -> pa.Table:
 
 def _load(recipe: Recipe) -> None:
     load_tokenizer(recipe.model)
+
+
+def _render(data: bytes, recipe: Recipe) -> Rendered:
+    return render_prompts(table_of(data), recipe)
 
 
 def _reply(work: Callable[[], Reply]) -> Reply:

@@ -22,7 +22,7 @@ LENGTH_FACTOR = 1.5
 """A mean length within 1/1.5 and 1.5 of the last one is a matter of other prompts."""
 
 SHARE_POINTS = 0.02
-"""Two rows in a hundred: what a share must rise by to be worth a person's morning."""
+"""Two rows in a hundred: what a share must move by to be worth a person's morning."""
 
 SURE = 4.0
 """Standard errors between two numbers: of some 30 comparisons a night, chance alone reaches it once in a year or so."""
@@ -106,8 +106,10 @@ def _cuts(variant: str, where: str, now: Numbers, before: Numbers) -> Iterator[J
 
 
 def _no_reasoning(variant: str, where: str, now: Numbers, before: Numbers, look: str) -> Iterator[Jump]:
-    if _rose(now.no_reasoning, now.answers, before.no_reasoning, before.answers):
-        share, last = _share_of(now.no_reasoning, now.answers), _share_of(before.no_reasoning, before.answers)
+    """Up or down: thinking that was switched on by mistake costs a night as well."""
+    new, old = (now.no_reasoning, now.answers), (before.no_reasoning, before.answers)
+    if _rose(*new, *old) or _rose(*old, *new):
+        share, last = _share_of(*new), _share_of(*old)
         cause = f"another template or template_kwargs? compare `draftmill inspect` with the structures of {look}"
         text = f"{where}without reasoning {last:.1%} -> {share:.1%} of the answers: {cause}"
         yield Jump(variant, "without reasoning", last, share, text)

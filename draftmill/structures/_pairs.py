@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from draftmill.judging.structure import Form, ids_at
 from draftmill.records import Thinking
-from draftmill.rendering.marker_forms import Marker, places
+from draftmill.rendering.marker_forms import places
 from draftmill.rendering.probe import Probe
 
 MARKERS = (
@@ -40,13 +41,20 @@ class Pair:
 
     open_text: str
     close_text: str
-    opens: tuple[Marker, ...]
-    closes: tuple[Marker, ...]
+    opens: tuple[Form, ...]
+    closes: tuple[Form, ...]
 
     @property
     def ids(self) -> frozenset[int]:
         """Every id of a marker; of one that is ordinary text they mean nothing by themselves."""
-        return frozenset(index for form in (*self.opens, *self.closes) for index in form)
+        forms = (*self.opens, *self.closes)
+        return frozenset(index for form in forms for place in range(len(form)) for index in ids_at(form, place))
+
+    @property
+    def tokens(self) -> frozenset[int]:
+        """The ids of those of its two markers that are tokens."""
+        alone = [forms[0] for forms in (self.opens, self.closes) if len(forms) == 1 and len(forms[0]) == 1]
+        return frozenset(index for form in alone for index in ids_at(form, 0))
 
     def __str__(self) -> str:
         return f"{self.open_text!r} {list(self.opens[0])} ... {self.close_text!r} {list(self.closes[0])}"
@@ -54,15 +62,19 @@ class Pair:
 
 def pairs_in_use(probe: Probe) -> list[Pair]:
     """Pairs the template names or the tokenizer has as tokens, whose ids are certain."""
-    tokens = frozenset(probe.added.values())
-    found = []
-    for open_text, close_text in MARKERS:
-        if not any(text in probe.template or text in tokens for text in (open_text, close_text)):
-            continue
-        opens, closes = probe.forms_of(open_text), probe.forms_of(close_text)
-        if opens and closes:
-            found.append(Pair(open_text, close_text, opens, closes))
-    return found
+    known = frozenset(probe.added.values())
+    used = [texts for texts in MARKERS if any(text in probe.template or text in known for text in texts)]
+    return [pair for texts in used if (pair := _pair(probe, *texts)) is not None]
+
+
+def usual_pair(probe: Probe) -> Pair | None:
+    """`<think>` and `</think>`, whether or not anything names them; None when their ids are not certain."""
+    return _pair(probe, *MARKERS[0])
+
+
+def _pair(probe: Probe, open_text: str, close_text: str) -> Pair | None:
+    opens, closes = probe.forms_of(open_text), probe.forms_of(close_text)
+    return Pair(open_text, close_text, opens, closes) if opens and closes else None
 
 
 def place_at_end(probe: Probe, pair: Pair) -> Thinking | None:

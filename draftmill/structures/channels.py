@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from draftmill.judging.structure import Channels, Structure
+from draftmill.judging.structure import Channels, Marker, Structure
 from draftmill.records import Thinking
-from draftmill.rendering.marker_forms import Marker
 from draftmill.rendering.probe import Probe
 from draftmill.structures._turns import end_evidence, foreign, turn_ends
 

@@ -7,19 +7,20 @@ whose switch for reasoning is off has none.
 
 Refuses to guess: two pairs at work, text behind the marker, a pair that the
 template merely knows, or markers whose ids are not certain, give None. Named in the
-recipe, the one pair there is is opened by the model, on the author's word.
+recipe, the one pair there is is opened by the model, on the author's word; where
+there is none, `<think>`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from draftmill.judging.structure import Structure
+from draftmill.judging.structure import Form, Marker, Structure
 from draftmill.records import Thinking
-from draftmill.rendering.marker_forms import Marker, places
+from draftmill.rendering.marker_forms import first_of, num_forms, places
 from draftmill.rendering.probe import Probe
 from draftmill.structures._opening import opens_by_model, switched_off
-from draftmill.structures._pairs import Pair, pairs_in_use, place_at_end
+from draftmill.structures._pairs import Pair, pairs_in_use, place_at_end, usual_pair
 from draftmill.structures._turns import end_evidence, foreign, turn_ends
 
 ORDER = 20
@@ -40,10 +41,14 @@ def derive(probe: Probe, *, named: bool = False) -> Structure | None:
     decisions = [(pair, Thinking.OPENED_BY_MODEL, said) for pair in pairs if (said := opens_by_model(probe, pair))]
     decisions = decisions or [(pair, Thinking.NONE, said) for pair in pairs if (said := switched_off(probe, pair))]
     if not decisions and named:
-        decisions = [
-            (pair, Thinking.OPENED_BY_MODEL, f"named in the recipe; the one pair there is {pair}") for pair in pairs
-        ]
+        decisions = _on_the_authors_word(probe, pairs)
     return _structure(probe, decisions[0]) if len(decisions) == 1 else None
+
+
+def _on_the_authors_word(probe: Probe, pairs: list[Pair]) -> list[Decision]:
+    said = "the one pair there is" if pairs else "neither template nor tokenizer has a pair, so it is the usual one,"
+    found = pairs or [pair for pair in (usual_pair(probe),) if pair is not None]
+    return [(pair, Thinking.OPENED_BY_MODEL, f"named in the recipe; {said} {pair}") for pair in found]
 
 
 def _at_end(probe: Probe, pair: Pair, place: Thinking) -> Decision:
@@ -56,12 +61,13 @@ def _structure(probe: Probe, decision: Decision) -> Structure:
     pair, thinking, said = decision
     opens, closes = _in_order(probe, pair.opens), _in_order(probe, pair.closes)
     ends = tuple(sorted(set(turn_ends(probe)) - pair.ids))
-    forms = [f"{pair.close_text!r} is ordinary text here: {len(closes)} forms of its ids"] if len(closes) > 1 else []
+    known = num_forms(pair.closes)
+    forms = [f"{pair.close_text!r} is ordinary text here: {known} forms of its ids"] if known > 1 else []
     return Structure(
         name="think",
         thinking=thinking,
-        open_ids=opens[0],
-        close_ids=closes[0],
+        open_ids=first_of(opens[0]),
+        close_ids=first_of(closes[0]),
         end_ids=ends,
         foreign_ids=foreign(probe, but={*pair.ids, *ends}),
         tail_ids=probe.tail_ids,
@@ -73,12 +79,12 @@ def _structure(probe: Probe, decision: Decision) -> Structure:
     )
 
 
-def _in_order(probe: Probe, forms: tuple[Marker, ...]) -> tuple[Marker, ...]:
+def _in_order(probe: Probe, forms: tuple[Form, ...]) -> tuple[Form, ...]:
     """The form that stands in the prompt first."""
     first = _form_in(probe.tail_ids, forms)
     return (first, *(form for form in forms if form != first))
 
 
-def _form_in(ids: Sequence[int], forms: tuple[Marker, ...]) -> Marker:
+def _form_in(ids: Sequence[int], forms: tuple[Form, ...]) -> Marker:
     found = places(tuple(ids), forms)
-    return tuple(ids[slice(*found[-1])]) if found else forms[0]
+    return tuple(ids[slice(*found[-1])]) if found else first_of(forms[0])

@@ -24,7 +24,7 @@ from draftmill.dataset.seal import Change, seal
 from draftmill.dataset.storage import Storage, open_storage
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
-from draftmill.records import Completion, Reason, Rejection, Row
+from draftmill.records import Completion, HistoryMode, Reason, Rejection, Row
 
 NONE = frozenset[str]()
 
@@ -188,6 +188,29 @@ def test_a_chunk_names_what_its_rows_are_asked_on_from(
     # The same rows to ask, from the ids so far or anew.
     assert [chunk["rows"] for chunk in asked_on["chunks"]] == [chunk["rows"] for chunk in anew["chunks"]]
     assert closes(asked_on)
+
+
+def test_a_chunk_names_the_parts_that_have_earlier_turns_of_its_rows(
+    storage: Storage, stored_rows: Callable[..., pa.Table], completion: Callable[..., Completion]
+) -> None:
+    """In any attempt; of a row that is asked again those from its own attempt on."""
+    turn = completion("turn").row.row_key
+    conversations = [
+        replace(build_row(number), history=HistoryMode.EXTENDS, earlier=(turn,), conversation="{}") for number in (0, 1)
+    ]
+    bad = stored_rows({"key": "bad"}, reason="degenerate").set_column(
+        0, "row_key", pa.array([conversations[1].row_key])
+    )
+    seal(storage, Change(good=[storage.put_table("shards", stored_rows({"key": "x"}))]))
+    seal(storage, Change(bad=[storage.put_table("quarantine", bad)]))
+    parts = [
+        storage.put_table(completions.FOLDER, completions_table([completion("turn", attempt=attempt)])).path
+        for attempt in (0, 2)
+    ]
+    paths = slices_of(storage, conversations, [])
+    assert [chunk["parts"] for chunk in plan_of(storage, paths)["chunks"]] == [sorted(parts)]
+    again = plan_of(storage, slices_of(storage, conversations[1:], []), again=frozenset({"degenerate"}))
+    assert [chunk["parts"] for chunk in again["chunks"]] == [parts[1:]]
 
 
 def test_a_duplicate_is_rejected_once_and_names_the_first(storage: Storage) -> None:

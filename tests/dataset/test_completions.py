@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from draftmill.dataset.completions import GENERATED, generated, read_completions, unfinished, upload
 from draftmill.dataset.journal import Journal
 from draftmill.dataset.schema import completions_table
 from draftmill.dataset.storage import Storage
+from draftmill.errors import DatasetError
 from draftmill.records import Completion
 
 Make = Callable[..., Completion]
@@ -57,6 +62,31 @@ def test_what_was_generated_is_in_all_parts_with_how_it_ended(storage: Storage, 
         parts[0]: {"row_key": key["a"], "attempt": 0, "finish_type": "stop", "max_new_tokens": 64},
         parts[1]: {"row_key": key["b"], "attempt": 1, "finish_type": "length", "max_new_tokens": 64},
     }
+
+
+def test_an_earlier_turn_waits_only_until_its_row_is_sealed_in_any_attempt(storage: Storage, completion: Make) -> None:
+    turn = completion("a", attempt=1)
+    turn = replace(turn, row=replace(turn.row, whole=completion("c").row.row_key))
+    part = storage.put_table("completions", completions_table([turn])).path
+    assert unfinished(storage, []).to_pylist() == [{"row_key": completion("c").row.row_key, "attempt": 0, "part": part}]
+
+
+@pytest.mark.parametrize("read", [generated, lambda storage: unfinished(storage, [])])
+def test_a_part_of_an_older_format_is_refused(storage: Storage, completion: Make, read: Any) -> None:
+    part = storage.put_table("completions", completions_table([completion("a")]).drop_columns(["whole"])).path
+    with pytest.raises(DatasetError, match=f"{part} is of another format"):
+        read(storage)
+
+
+def test_all_attempts_of_a_turn_are_found(storage: Storage, completion: Make, tmp_path: Path) -> None:
+    made = [completion("a"), completion("a", attempt=2), completion("b", attempt=1)]
+    part = storage.put_table("completions", completions_table(made)).path
+    turns = {made[0].row.row_key}
+    assert set(read_completions(storage, [part], [], turns=turns)) == {each.row.key for each in made[:2]}
+    with Journal(tmp_path / "j.sqlite") as journal:
+        for each in made:
+            journal.put(each)
+        assert set(journal.attempts(turns)) == {each.row.key for each in made[:2]}
 
 
 def test_read_takes_the_named_requests_and_the_first_of_two(storage: Storage, completion: Make) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from draftmill.dataset.completions import GENERATED
 from draftmill.dataset.plan import MISSING, Plan, chunks, make_plan
-from draftmill.dataset.plan_turns import ancestors, blocked, parts_of, roots
+from draftmill.dataset.plan_turns import ancestors, blocked, newest_good, parts_of, roots
 from draftmill.dataset.schema import ROW
 from draftmill.dataset.stored import STORED
 
@@ -129,10 +129,12 @@ def test_where_the_earlier_turns_are() -> None:
     sealed = stored(a="stop", b="degenerate", c="stop")
     newer = stored(a="stop").set_column(4, STORED.field("attempt"), pa.array([2], pa.int32()))
     newer = newer.set_column(9, STORED.field("object"), pa.array(["shards/newer.parquet"]))
-    found = ancestors({"a", "b"}, pa.concat_tables([newer, sealed]))
+    places = newest_good(["a", "b"], pa.concat_tables([newer, sealed]))
+    assert places == {"a": (2, "shards/newer.parquet")}
+    found = ancestors({"a", "b"}, places)
     assert found.to_pylist() == [{"row_key": "a", "attempt": 2, "object": "shards/newer.parquet"}]
     parts = pa.concat_tables([generated("a", "b"), generated("a", part="completions/q")])
-    assert parts_of([("a", 0), ("z", 0), ("b", 1)], parts) == {("a", 0): ["completions/p", "completions/q"]}
+    assert parts_of(["a", "z"], parts) == {"a": [(0, "completions/p"), (0, "completions/q")]}
 
 
 def test_nothing_stands_on_what_is_not_planned() -> None:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ class Case:
 
 
 @pytest.fixture(params=["extends", "rewrites"])
-def case(request: pytest.FixtureRequest, mill: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+def case(request: pytest.FixtureRequest, mill: Any, tmp_path_factory: pytest.TempPathFactory) -> Case:
     return Case(mill, request.param, tmp_path_factory.mktemp("tokenizer"))
 
 
@@ -351,6 +351,105 @@ async def test_a_turn_cut_by_length_is_the_last_until_its_budget_grows(case: Cas
         assert data["summary"]["requests"] == (3 if case.extends else 2)
     assert {row["finish_reason"] for row in case.mill.rows()} == {"stop"}
     assert set(spans(case.mill.rows())) <= set(answered(fake))
+
+
+async def test_a_conversation_that_has_grown_goes_on_from_the_attempt_that_replaced_a_bad_one(extends: Case) -> None:
+    extends.prompts(three_turns("word")[:3])
+    spoiled = True
+
+    def bad_second(request: GenerateRequest) -> FakeAnswer:
+        answer = extends.seeded(request)
+        return FakeAnswer([1000] * 24 + [2]) if spoiled and extends.turn(request) == 1 else answer
+
+    async with extends.server(bad_second) as fake:
+        extends.mill.url = fake.url
+        await extends.mill.refresh(degenerate=16)
+        spoiled = False
+        await extends.mill.rerun(generate=True, reasons=["degenerate"], degenerate=16)
+        extends.prompts(three_turns("word"))
+        data = await extends.mill.refresh(degenerate=16)
+    assert (data["summary"]["requests"], data["summary"]["rows"]["ok"]) == (1, 1)
+    rows = extends.mill.rows()
+    assert sorted((row["attempt"], len(row["spans"])) for row in rows) == [(0, 3), (1, 2)]
+    assert spans(rows[:1]) < spans(rows[1:]) or spans(rows[1:]) < spans(rows[:1])
+    assert dataset_status(extends.mill.dataset).unfinished == 0
+
+
+async def test_a_conversation_that_has_grown_asks_a_cut_turn_anew_when_its_budget_has_grown_too(extends: Case) -> None:
+    extends.prompts(three_turns("word")[:3])
+
+    def long_second(request: GenerateRequest) -> FakeAnswer:
+        answer = extends.seeded(request)
+        more = [1000 + n for n in range(40)] if extends.turn(request) == 1 else []
+        return FakeAnswer([*answer.output_ids[:-1], *more, answer.output_ids[-1]])
+
+    async with extends.server(long_second) as fake:
+        extends.mill.url = fake.url
+        await extends.mill.refresh()
+        extends.prompts(three_turns("word"))
+        data = await extends.mill.refresh(sampling__max_new_tokens=64)
+        assert data["summary"]["requests"] == 2
+        (grown,) = (row for row in extends.mill.rows() if len(row["spans"]) == 3)
+        assert {span["finish_reason"] for span in grown["spans"]} == {"stop"}
+        assert (await extends.mill.refresh(sampling__max_new_tokens=64))["summary"]["requests"] == 0
+    with Journal(journal_path(extends.mill.dataset)) as journal:
+        assert journal.attempts([grown["row_key"]]) == {}
+    assert dataset_status(extends.mill.dataset).unfinished == 0
+
+
+async def test_no_row_is_made_of_two_weight_versions_by_two_runs(extends: Case) -> None:
+    extends.prompts(three_turns("word"))
+    async with extends.server() as fake:
+        extends.mill.url = fake.url
+        fake.rule = lambda _, request: Fault.ERROR_500 if extends.turn(request) == 2 else None
+        await extends.mill.refresh(engine__retries=0)
+    card, limits = Card("SmolLM2-135M-Instruct", "0.5.23", slots=4, weight_version="v2"), Limits(2048, VOCABULARY)
+    async with FakeServer(extends.seeded, card=card, limits=limits, markers=extends.markers) as other:
+        extends.mill.url = other.url
+        data = await extends.mill.refresh()
+    assert data["summary"]["requests"] == 3
+    assert [row["weight_version"] for row in extends.mill.rows()] == ["v2"]
+    assert spans(extends.mill.rows()) == answered(other)
+
+
+async def test_a_rerun_that_fails_leaves_nothing_unfinished_and_is_gone_on_with(extends: Case) -> None:
+    extends.prompts(three_turns("word"))
+    spoiled = True
+
+    def bad_second(request: GenerateRequest) -> FakeAnswer:
+        answer = extends.seeded(request)
+        return FakeAnswer([1000] * 24 + [2]) if spoiled and extends.turn(request) == 1 else answer
+
+    async with extends.server(bad_second) as fake:
+        extends.mill.url = fake.url
+        await extends.mill.refresh(degenerate=16)
+        spoiled, again = False, {"generate": True, "reasons": ["degenerate"], "degenerate": 16}
+        fake.rule = lambda _, request: Fault.ERROR_500 if extends.turn(request) == 1 else None
+        await extends.mill.rerun(**again, engine__retries=0)
+        assert dataset_status(extends.mill.dataset).unfinished == 0
+        fake.rule = None
+        assert (await extends.mill.rerun(**again))["summary"]["requests"] == 2
+    assert [(row["attempt"], len(row["spans"])) for row in extends.mill.rows()] == [(1, 3)]
+
+
+async def test_conversations_that_end_early_without_a_fault_are_counted_and_said(
+    mill: Any, shaped_folder: Callable[[str, str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kimi's model may end with either of two ids; its template goes on behind one of them only."""
+    case = Case(mill, "extends", Path())
+    case.markers = Markers(163606, 163607, 163585)
+    case.seeded = Seeded(seed=7, markers=case.markers, ordinary=range(1000, 40000), lengths=(8, 16))
+    mill.changes["model__tokenizer"] = shaped_folder("kimi", "moonshotai-Kimi-K2.5")
+    mill.changes["model__template_kwargs"] = {"thinking": False}
+    case.prompts(*(three_turns(f"word {n}") for n in range(5)))
+    caplog.set_level("INFO", logger="draftmill.progress")
+    async with case.server() as fake:
+        mill.url = fake.url
+        await mill.refresh(chunk_rows=2)
+    assert {len(row["spans"]) for row in mill.rows()} == {1}
+    (said,) = (record.message for record in caplog.records if "end early" in record.message)
+    assert said.startswith("5 conversations end early, the first behind turn 1 of 0 (")
+    assert "163585" in said
 
 
 async def test_a_turn_without_room_is_not_asked(case: Case) -> None:

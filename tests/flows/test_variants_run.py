@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from draftmill.errors import RecipeError
 from draftmill.serving.answers import Card
 from draftmill.serving.fake import FakeServer
 from draftmill.serving.fake_answers import FakeAnswer, Markers
@@ -87,6 +88,26 @@ async def test_a_variant_that_the_recipe_drops_keeps_its_rows_and_its_structure(
     assert kept["fast"] > 0  # removed: keep
     rerun = await hybrid.rerun(variants=[{"name": "think", "share": 1}])
     assert rerun["summary"]["rows"]["rejudged"] == 0
+
+
+async def test_rows_of_a_variant_that_is_gone_are_judged_by_the_present_rules(hybrid: Any) -> None:
+    """By the structure they were sealed with, which the manifest has."""
+    short = [VARIANTS[0], {**VARIANTS[1], "sampling": {"temperature": 0.25, "max_new_tokens": 2}}]
+    async with serving() as fake:
+        hybrid.url = fake.url
+        await hybrid.refresh(variants=short)
+    cut = [row["prompt_id"] for row in hybrid.rows() if row["finish_reason"] == "length"]
+    assert {row["variant"] for row in hybrid.rows() if row["prompt_id"] in cut} == {"fast"}
+    rerun = await hybrid.rerun(variants=[{"name": "think", "share": 1}], on_truncated="quarantine")
+    assert rerun["summary"]["rows"]["rejudged"] == len(cut) > 0
+    assert {(row["prompt_id"], row["reason"]) for row in hybrid.rows("quarantine")} == {(i, "truncated") for i in cut}
+
+
+async def test_two_variants_that_ask_the_same_are_refused(hybrid: Any) -> None:
+    alike = [{"name": "a", "share": 0.5}, {"name": "b", "share": 0.5, "template_kwargs": {"enable_thinking": True}}]
+    with pytest.raises(RecipeError, match="two variants ask the same") as refused:
+        await hybrid.refresh(variants=alike, plan_only=True)
+    assert refused.value.value == "a and b"
 
 
 async def test_an_answer_of_the_wrong_way_is_caught(hybrid: Any) -> None:

@@ -8,8 +8,12 @@ import pytest
 
 from draftmill.gate import Level, canary
 from draftmill.gate.tries import TRIES
+from draftmill.recipe import Model
+from draftmill.rendering.prepare import prepare
+from draftmill.rendering.tokenizer import load_tokenizer
 from draftmill.serving.fake_answers import in_order
 from draftmill.serving.faults import Act, Fault, always, nth
+from draftmill.variants import DEFAULT
 
 JUDGED = [
     (Fault.WRONG_ECHO, "prompt_mismatch"),
@@ -84,3 +88,49 @@ async def test_an_answer_of_other_weights_than_the_pages_say_refuses(
         seen = await canary.ask_canary(prepared, sglang, http, recorded_report(fake.url))
     assert seen.level is Level.REFUSE
     assert seen.seen == "an answer of weight version w2, from a server that says default"
+
+
+def opening(text: str) -> list[int]:
+    tokenizer = load_tokenizer(Model(name="smol", tokenizer="embedded", context_length=2048))
+    return [*tokenizer.encode(text, add_special_tokens=False), 2]
+
+
+@pytest.mark.parametrize("text", ["<think>\nHm", "<think>Hm", "\n <think> a", "\n\n<reasoning>\n", "<think>"])
+async def test_a_model_taken_for_plain_that_opens_a_block_is_refused(
+    server: Any, inspected: Any, refusal: Any, text: str
+) -> None:
+    async with server(answers=in_order([opening(text)])) as fake:
+        error = refusal(await inspected(fake.url))
+    assert "canary" in error.what
+    assert "which opens '<" in str(error.value)
+    for word in ("structure: think", "structure: plain"):
+        assert word in error.remedy
+
+
+@pytest.mark.parametrize("text", ["a <think> b", "< think>", "<thin", "Hello"])
+async def test_a_marker_elsewhere_is_nothing(server: Any, inspected: Any, text: str) -> None:
+    async with server(answers=in_order([opening(text)])) as fake:
+        (await inspected(fake.url)).refuse()
+
+
+async def test_the_authors_word_for_plain_holds(server: Any, recorded_report: Any, recipe_for: Any) -> None:
+    import aiohttp
+
+    from draftmill.engines import sglang
+
+    named = recipe_for().model_copy(update={"structure": "plain"})
+    async with server(answers=in_order([opening("<think>\nHm")])) as fake, aiohttp.ClientSession() as http:
+        seen = await canary.ask_canary(prepare(named)[DEFAULT], sglang, http, recorded_report(fake.url))
+    assert seen.level is Level.OK
+
+
+async def test_structure_think_is_a_remedy(server: Any, recorded_report: Any, recipe_for: Any) -> None:
+    import aiohttp
+
+    from draftmill.engines import sglang
+
+    named = recipe_for().model_copy(update={"structure": "think"})
+    async with server(answers=in_order([opening("<think>\nHm.</think>\n\nHello")])) as fake:
+        async with aiohttp.ClientSession() as http:
+            seen = await canary.ask_canary(prepare(named)[DEFAULT], sglang, http, recorded_report(fake.url))
+    assert seen.level is Level.OK

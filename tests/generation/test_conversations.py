@@ -44,6 +44,7 @@ class Server:
     log: list[tuple[str, int]] = field(default_factory=list)
     sent: dict[str, list[int]] = field(default_factory=dict)
     first: list[str] = field(default_factory=list)
+    weights: dict[str, str] = field(default_factory=dict)
 
     async def ask(self, row: Row, first: bool) -> Asked:
         self.log.append(row.key)
@@ -57,7 +58,8 @@ class Server:
             case None:
                 return Asked(pending=[row])
             case ids:
-                return Asked(completions=[Completion(row, answer(ids))], tokens=len(ids))
+                said = replace(answer(ids), weight_version=self.weights.get(row.row_key))
+                return Asked(completions=[Completion(row, said)], tokens=len(ids))
 
 
 def judge(completions: Sequence[Completion]) -> list[Verdict]:
@@ -77,7 +79,7 @@ def next_turn(row: Row, said: Sequence[Said]) -> Row | Over:
 
 
 async def converse(rows: Sequence[Row], server: Server, **options: Any) -> Outcome:
-    options = {"known": {}, "sealed": {}} | options
+    options = {"known": {}, "sealed": {}, "weight_versions": {None}} | options
     made = Conversations(rows, ask=server.ask, judge=judge, next_turn=next_turn, **options)
     return await made.outcome()
 
@@ -201,7 +203,7 @@ async def test_an_error_ends_all() -> None:
         raise AssertionError
 
     rows = [row("a", history=None), row("b", history=None)]
-    made = Conversations(rows, ask=ask, judge=judge, next_turn=next_turn, known={}, sealed={})
+    made = Conversations(rows, ask=ask, judge=judge, next_turn=next_turn, known={}, sealed={}, weight_versions={None})
     with pytest.raises(Broken):
         await made.outcome()
 
@@ -216,6 +218,125 @@ async def test_what_is_known_is_judged_as_the_variant_that_asks_today() -> None:
     turn = replace(row("a"), variant="of yesterday", whole="b")
     known = {("a", 0): Completion(turn, answer([77, END]))}
     made = Conversations(
-        [row("a", "b")], ask=Server().ask, judge=judge_by_variant, next_turn=next_turn, known=known, sealed={}
+        [row("a", "b")],
+        ask=Server().ask,
+        judge=judge_by_variant,
+        next_turn=next_turn,
+        known=known,
+        sealed={},
+        weight_versions={None},
     )
     assert (keys((await made.outcome()).generated), seen) == (["b"], ["default"])
+
+
+def turn_of(*turns: str, ids: Sequence[int], attempt: int = 0, budget: int = 32, weights: str | None = None) -> Any:
+    """`turn_of("a", "b", ids=...)`: as an earlier run has it, for `known`: a turn of a larger conversation."""
+    made = replace(row(*turns, attempt=attempt), whole="z", max_new_tokens=budget, prompt_ids=ids_array("p", [7]))
+    spans, prompt = [], [7]
+    for key in turns[:-1]:
+        spans.append(Span(len(prompt), len(prompt) + 2, None, "stop", END))
+        prompt += [ord(key), END, NEXT]
+    made = replace(made, prompt_ids=ids_array("p", prompt), spans=tuple(spans))
+    return made.key, Completion(made, replace(answer(ids), weight_version=weights))
+
+
+@pytest.mark.parametrize(
+    ("attempts", "taken"),
+    [
+        ([(0, [BAD, END]), (1, [77, END])], 77),
+        ([(0, [77, END]), (1, [BAD, END])], 77),  # a newer bad one does not shadow a good one
+        ([(0, [77, END]), (1, [78, END])], 78),
+    ],
+)
+async def test_a_grown_conversation_goes_on_from_the_newest_good_attempt(attempts: Any, taken: int) -> None:
+    server = Server()
+    known = dict(turn_of("a", ids=ids, attempt=attempt) for attempt, ids in attempts)
+    out = await converse([row("a", "b")], server, known=known)
+    assert server.log == [("b", 0)]
+    assert server.sent["b"] == [7, taken, END, NEXT]
+    assert keys(out.generated) == ["b"]
+
+
+async def test_a_bad_turn_is_not_asked_again_because_its_conversation_has_grown() -> None:
+    server = Server()
+    out = await converse([row("a", "b")], server, known=dict([turn_of("a", ids=[BAD, END])]))
+    assert (server.log, keys(out.resumed)) == ([], ["b"])
+
+
+async def test_a_row_that_is_asked_again_takes_none_of_the_attempts_before() -> None:
+    server = Server()
+    known = dict([turn_of("a", ids=[77, END]), turn_of("a", "b", ids=[BAD, END])])
+    await converse([row("a", "b", "c", attempt=1)], server, known=known)
+    assert server.log == [("a", 1), ("b", 1), ("c", 1)]
+
+
+async def test_a_turn_cut_at_a_smaller_budget_is_asked_as_its_next_attempt() -> None:
+    server = Server()
+    known = dict([turn_of("a", ids=[77, END]), turn_of("a", "b", ids=[60, CUT], budget=16)])
+    out = await converse([row("a", "b", "c")], server, known=known)
+    assert server.log == [("b", 1), ("c", 0)]
+    assert server.sent["b"] == [7, 77, END, NEXT]
+    assert [completion.row.key for completion in out.earlier] == [("b", 1)]
+    server = Server()
+    out = await converse([row("a", "b", "c")], server, known=dict([turn_of("a", "b", ids=[60, CUT])]))
+    assert (server.log, keys(out.resumed)) == ([], ["c"])
+
+
+async def test_a_turn_that_is_a_row_to_ask_is_stood_on_as_that() -> None:
+    """Another conversation is these turns and no more, and is asked again for its larger budget."""
+    server = Server()
+    known = dict([turn_of("a", ids=[60, CUT], budget=16)])
+    out = await converse([row("a", "b"), row("a", attempt=1)], server, known=known)
+    assert server.log == [("a", 1), ("b", 0)]
+    assert (keys(out.generated), out.earlier) == (["b", "a"], [])
+
+
+@pytest.mark.parametrize(
+    ("weights", "servers", "log"),
+    [
+        ("one", {"two"}, [("a", 1), ("b", 0)]),
+        ("one", {"one", "two"}, [("b", 0)]),
+        ("one+two", {"two"}, [("a", 1), ("b", 0)]),
+        ("one+two", {"one", "two"}, [("b", 0)]),
+        (None, {"two"}, [("b", 0)]),
+        ("one", {None}, [("b", 0)]),
+    ],
+)
+async def test_turns_of_other_weights_are_not_gone_on_from(weights: Any, servers: Any, log: Any) -> None:
+    server = Server()
+    known = dict([turn_of("a", ids=[77, END], weights=weights)])
+    await converse([row("a", "b")], server, known=known, weight_versions=servers)
+    assert server.log == log
+
+
+async def test_a_row_names_the_weights_of_all_its_turns_in_order() -> None:
+    server = Server(weights={"a": "one", "b": "two", "c": "two"})
+    out = await converse([row("a", "b", "c")], server, weight_versions={"one", "two"})
+    assert [made.answer.weight_version for made in (*out.earlier, *out.generated)] == ["one", "one+two", "one+two"]
+    # As the journal has them each names its own; what is joined already is not joined twice.
+    known = dict(
+        [
+            turn_of("a", ids=[ord("a"), END], weights="one"),
+            turn_of("a", "b", ids=[ord("b"), END], weights="two"),
+            turn_of("a", "b", "c", ids=[ord("c"), END], weights="one+two"),
+        ]
+    )
+    out = await converse([row("a", "b", "c")], Server(), known=known, weight_versions={"two"})
+    assert [made.answer.weight_version for made in out.resumed] == ["one+two"]
+    server = Server(weights=dict.fromkeys("abcd", "two"))
+    out = await converse([row("a", "b", "d")], server, known=known, weight_versions={"two"})
+    assert server.log == [("a", 1), ("b", 1), ("d", 0)]
+    assert [made.answer.weight_version for made in out.generated] == ["two"]
+
+
+async def test_an_early_end_without_a_fault_is_told() -> None:
+    server = Server({"b": [60] * 8 + [END]})
+    rows = [row("a", "b", "c"), row("a", "b", "d"), row("a", "e")]
+    out = await converse(rows, server)
+    assert [(ended.row_key, end.turn, end.words) for ended, end in out.ended] == [
+        ("c", 2, "no room"),
+        ("d", 2, "no room"),
+    ]
+    assert keys(out.generated) == ["c", "d", "e"]
+    for said in ([BAD, END], [60, CUT], "HTTP 500"):
+        assert (await converse(rows, Server({"b": said}))).ended == []

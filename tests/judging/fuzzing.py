@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from draftmill.judging.structure import Structure
+from draftmill.judging.structure import Form, Structure
 from draftmill.records import Completion, Thinking
 
 Make = Callable[..., Completion]
@@ -20,6 +20,7 @@ MOST_FAULTS = 3
 SHARE_CLEAN = 0.15
 SHARE_CUT_BY_LENGTH = 0.12
 SHARE_ODD_EXCHANGE = 0.06
+SHARE_CALLS = 0.2
 SHARE_MARKERS = 0.95
 """Of what is inserted; the rest are words."""
 
@@ -68,11 +69,15 @@ class Fuzzer:
         structure, channels = self.structure, self.structure.channels
         assert channels is not None
         names = [self.one(channels.reasoning) for _ in range(self.rng.integers(0, 3))] + [self.one(channels.content)]
+        names = [[*name, *self.recipient()] for name in names]
         bodies = [[channels.channel_id, *name, channels.message_id, *self.said(1)] for name in names]
         out = bodies[0]
         for body in bodies[1:]:
             out = [*out, *structure.close_ids, *channels.next_ids, *body]
         return [*out, self.pick(structure.end_ids)]
+
+    def recipient(self) -> list[int]:
+        return self.said(0)[:2] if self.rng.random() < SHARE_CALLS else []
 
     def faulty(self, out: list[int]) -> list[int]:
         """`out` with one fault more."""
@@ -151,8 +156,9 @@ class Fuzzer:
         some = self.structure.blank_ids
         return [self.pick(some) for _ in range(self.rng.integers(0, 3))] if some else []
 
-    def one(self, forms: Sequence[Sequence[int]]) -> list[int]:
-        return list(forms[int(self.rng.integers(len(forms)))])
+    def one(self, forms: Sequence[Form]) -> list[int]:
+        form = forms[int(self.rng.integers(len(forms)))]
+        return [ids if isinstance(ids, int) else self.pick(ids) for ids in form]
 
     def pick(self, ids: Sequence[int]) -> int:
         return ids[int(self.rng.integers(len(ids)))]
@@ -165,7 +171,8 @@ def pool_of(structure: Structure) -> list[tuple[int, ...]]:
     """What is worth inserting: markers several times over."""
     ids = [*structure.end_ids, *structure.foreign_ids, *structure.tail_ids, *structure.blank_ids[:3]]
     odd = [structure.highest_id, structure.highest_id + 1, -1]
-    markers = [*structure.opens, *structure.closes] * 4
+    forms = [*structure.opens, *structure.closes]
+    markers = [tuple(i if isinstance(i, int) else i[which] for i in form) for form in forms for which in (0, -1)] * 2
     if structure.channels is not None:
         channels = structure.channels
         markers += [(channels.channel_id,), (channels.message_id,), channels.next_ids] * 3

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from draftmill.judging.structure import Structure
+from draftmill.judging.structure import Form, Structure
 from draftmill.records import Completion, Thinking
 from tests.judging import reference_channels as on_channels
 
@@ -72,15 +72,11 @@ def wanted(completion: Completion, structure: Structure, *, on_truncated: str, b
     return Wanted(code, reasoning_end(told), stop_id(told))
 
 
-def spans(ids: list[int], forms: tuple[tuple[int, ...], ...]) -> list[Span]:
+def spans(ids: list[int], forms: tuple[Form, ...]) -> list[Span]:
     """Where one of the forms stands, as (first, behind last)."""
     found, at = [], 0
-    first_ids = {form[0] for form in forms}
     while at < len(ids):
-        if ids[at] not in first_ids:
-            at += 1
-            continue
-        width = max((len(form) for form in forms if tuple(ids[at : at + len(form)]) == form), default=0)
+        width = max((len(form) for form in forms if on_channels.reads(form, ids[at : at + len(form)])), default=0)
         if width:
             found.append((at, at + width))
         at += width or 1
@@ -145,12 +141,13 @@ def prompt_echo(told: Told) -> bool:
         if told.out[:k] == told.prompt[-k:]:
             return True
     structure = told.structure
-    markers = [(i,) for i in structure.foreign_ids] + [*structure.opens, *structure.closes]
+    tail = list(structure.tail_ids)
+    markers: list[Form] = [(i,) for i in structure.foreign_ids] + [*structure.opens, *structure.closes]
     if structure.channels is not None:
         channels = structure.channels
         markers += [(channels.channel_id,), (channels.message_id,), channels.next_ids[:1]]
-    at_start = [marker for marker in markers if tuple(told.out[: len(marker)]) == marker]
-    return any(spans(list(structure.tail_ids), (marker,)) for marker in at_start)
+    in_tail = [tail[start:end] for marker in markers for start, end in spans(tail, (marker,))]
+    return any(told.out[: len(ids)] == ids for ids in in_tail)
 
 
 def after_end_of_turn(told: Told) -> bool:
@@ -160,7 +157,7 @@ def after_end_of_turn(told: Told) -> bool:
 def reasoning_reopened(told: Told) -> bool:
     """A second block: one marker more than the structure has."""
     if told.structure.channels is not None:
-        return on_channels.is_reopened(told.out, told.structure.channels, cut=told.cut)
+        return on_channels.is_reopened(told.out, told.structure, cut=told.cut)
     may_open = told.structure.thinking is Thinking.OPENED_BY_MODEL
     return len(told.opens) > int(may_open) or len(told.closes) > int(told.reasons)
 
@@ -168,14 +165,14 @@ def reasoning_reopened(told: Told) -> bool:
 def reasoning_not_opened(told: Told) -> bool:
     """The model is to open and says something else first; white space says nothing, nor a marker that was cut off."""
     if told.structure.channels is not None:
-        return not on_channels.is_opened(told.out, told.structure.channels, cut=told.cut)
+        return not on_channels.is_opened(told.out, told.structure, cut=told.cut)
     if told.structure.thinking is not Thinking.OPENED_BY_MODEL:
         return False
     first = next((at for at, i in enumerate(told.out) if i not in told.structure.blank_ids), None)
     if first is None or first in [start for start, _ in told.opens]:
         return False
-    rest = tuple(told.out[first:])
-    return not (told.cut and any(rest == form[: len(rest)] for form in told.structure.opens))
+    rest = told.out[first:]
+    return not (told.cut and any(on_channels.reads(form[: len(rest)], rest) for form in told.structure.opens))
 
 
 def foreign_marker(told: Told) -> bool:

@@ -254,9 +254,20 @@ def test_detail_names_position_and_ids(structure_of: StructureOf, completion_of:
     completion = completion_of(TAIL[NONE], [12, 13, 5, 14, 3])
     verdict = judge_one(completion, structure_of(NONE), on_truncated="keep", degenerate="auto")
     assert verdict.detail == "at 7 (output id 2 of 5): 10 7 12 13 [5] 14 3"
-    miscounted = completion_of(TAIL[NONE], [12, 3], completion_tokens=9)
-    wrong = judge_one(miscounted, structure_of(NONE), on_truncated="keep", degenerate="off")
-    assert wrong.detail == "2 ids came of 1000 asked for; counted 9, cut at nothing"
+
+
+def test_detail_of_a_wrong_count_says_only_what_is_known(
+    structure_of: StructureOf, completion_of: CompletionOf
+) -> None:
+    def detail(**said: Any) -> str:
+        completion = completion_of(TAIL[NONE], [12, 3], **said)
+        return judge_one(completion, structure_of(NONE), on_truncated="keep", degenerate="off").detail
+
+    assert detail(completion_tokens=9) == "2 ids came of 1000 asked for; counted 9"
+    assert detail(completion_tokens=2, finish_type="length", finish_length=9) == (
+        "2 ids came of 1000 asked for; counted 2, cut at 9"
+    )
+    assert detail(completion_tokens=None, max_new_tokens=1) == "2 ids came of 1 asked for"
 
 
 def test_nothing_is_changed(structure_of: StructureOf, completion_of: CompletionOf) -> None:

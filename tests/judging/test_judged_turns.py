@@ -16,6 +16,7 @@ from draftmill.dataset.row_faults import row_faults
 from draftmill.dataset.schema import SHARD
 from draftmill.dataset.shards import dataset_rows
 from draftmill.generation.conversations import said_of
+from draftmill.judging import judged as judged_module
 from draftmill.judging.judged import Rules, judge_completions, judged_table
 from draftmill.judging.structure import Structure
 from draftmill.records import Completion, Reason, Said, Thinking
@@ -101,6 +102,32 @@ def test_the_end_of_an_earlier_reasoning_is_put_right(conversation: Any, structu
     )
     to_good, _ = _changed(wrong, judged_table(wrong, structures, RULES).known, was_good=True)
     assert to_good["spans"].to_pylist() == [row["spans"]]
+
+
+def test_rows_are_judged_in_batches_of_so_many_ids(
+    conversation: Any, structures: dict[str, Structure], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = conversation([GOOD, [10, 2, 3]])
+    rows = [conversation([GOOD]), conversation([GOOD, GOOD, GOOD]), conversation([GOOD]), conversation([GOOD, GOOD])]
+    good, quarantined = stored([*rows, bad], structures)
+    table = pa.concat_tables([good, quarantined.select(SHARD.names)])
+    whole = judged_table(table, structures, RULES)
+    assert [len(verdict.earlier) for verdict in whole.known] == [0, 2, 0, 1, 1]
+    sizes: list[int] = []
+    real = judged_module.turns_of
+
+    def counting(part: pa.Table) -> pa.Table:
+        turns = real(part)
+        sizes.append(len(turns["input_ids"].combine_chunks().values))
+        return turns
+
+    monkeypatch.setattr(judged_module, "turns_of", counting)
+    for most, batches in ((10_000, 1), (56, 2), (1, 5)):
+        sizes.clear()
+        monkeypatch.setattr(judged_module, "BATCH_IDS", most)
+        assert judged_table(table, structures, RULES) == whole
+        assert len(sizes) == batches
+        assert max(sizes) <= max(most, 48)
 
 
 def test_a_bad_last_turn_keeps_those_before_it(conversation: Any, structures: dict[str, Structure]) -> None:

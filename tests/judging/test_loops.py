@@ -7,7 +7,7 @@ import pytest
 
 from draftmill.arrays import flatten, ids_array
 from draftmill.judging import loops
-from draftmill.judging.loops import AUTO_BOUND, cycle_starts, long_ids, period_of
+from draftmill.judging.loops import AUTO_BOUND, long_cycle_starts, long_ids, period_of, short_cycle_starts
 
 
 def looping(*rows: list[int], bound: int = AUTO_BOUND) -> list[bool]:
@@ -15,9 +15,10 @@ def looping(*rows: list[int], bound: int = AUTO_BOUND) -> list[bool]:
 
 
 def starts(*rows: list[int], bound: int = AUTO_BOUND) -> list[int]:
-    """Where in its row each loop begins; -1 for none."""
+    """Where in its row each loop begins, by the rule for short cycles or the one for long ones; -1 for none."""
     ids_T, offsets_B1 = flatten(ids_array("o", row) for row in rows)
-    at_B = cycle_starts(ids_T, offsets_B1[:-1], offsets_B1[1:], bound=bound)
+    short_B = short_cycle_starts(ids_T, offsets_B1[:-1], offsets_B1[1:], bound=bound)
+    at_B = np.where(short_B < 0, long_cycle_starts(ids_T, offsets_B1[:-1], offsets_B1[1:], bound=bound), short_B)
     return np.where(at_B < 0, -1, at_B - offsets_B1[:-1]).tolist()
 
 

@@ -81,6 +81,14 @@ GOOD: list[tuple[str, str | None]] = [
     (f"{THINK} S assistant C final M _ y _ R", "E"),
     (f"{THINK} S assistant C final M analysis comment assistant R", "E"),  # the names as words of a body
     (f"{THINK} S assistant C final json M y R", "E"),
+    # a tool called on the channel of reasoning: no reasoning, it has a recipient
+    ("C analysis to=f M y K", None),
+    ("C analysis to=f json M y K", None),
+    (f"{THINK} S assistant C analysis to=f M y K", "E"),
+    (f"{THINK} S assistant to=f C analysis json M y K", "E"),
+    (f"{THINK} S assistant C analysis to=f M y E S assistant C analysis M x E S assistant C final M y R", "E3"),
+    (f"{THINK} S assistant C analysis to=f M y E S assistant C final M y R", "E1"),
+    (f"{THINK} S assistant C final M y E S assistant C analysis to=f M y K", "E1"),
 ]
 
 
@@ -128,7 +136,11 @@ BAD: list[tuple[str, Reason, str]] = [
     # the end
     ("C analysis M x R", Reason.REASONING_NOT_CLOSED, "R"),
     ("C analysis R", Reason.REASONING_NOT_CLOSED, "R"),
-    ("C analysis to=f M x K", Reason.REASONING_NOT_CLOSED, "K"),  # a tool called from within the reasoning
+    ("C analysis _ M x R", Reason.REASONING_NOT_CLOSED, "R"),  # white space is no recipient
+    (f"{THINK} S assistant _ C analysis M x R", Reason.REASONING_NOT_CLOSED, "R"),
+    ("C analysis to=f R", Reason.REASONING_NOT_CLOSED, "R"),  # a header without a body calls nobody
+    ("C analysis to=f M K", Reason.EMPTY_CONTENT, "K"),
+    ("C final M y E S assistant C analysis _ M x R", Reason.REASONING_REOPENED, "C2"),
     (f"{THINK} S assistant C analysis M x R", Reason.REASONING_NOT_CLOSED, "R"),
     (f"{THINK} S assistant C final M R", Reason.EMPTY_CONTENT, "R"),
     (f"{THINK} S assistant C final M _ R", Reason.EMPTY_CONTENT, "_"),
@@ -171,6 +183,10 @@ def test_a_well_formed_row_cut_anywhere_is_well_formed(
         (f"{THINK} S assistant C", None, "E"),
         (f"{THINK} S assistant C comment", None, "E"),  # in the midst of a name
         (f"{THINK} S assistant C commentary M x E S assistant C analysis M x", None, None),  # inside it again
+        (f"{THINK} S assistant C analysis ", None, "E"),  # a recipient may come
+        (f"{THINK} S assistant C analysis to=f", None, "E"),
+        (f"{THINK} S assistant C analysis to=f M", None, "E"),
+        (f"{THINK} S assistant C analysis M", None, None),
         ("C", None, None),
         ("C comment", None, None),
         ("C secret", Reason.REASONING_NOT_OPENED, None),

@@ -29,6 +29,13 @@ FORMS: dict[str, Any] = {
     "close_ids": (24, 22),
     "close_also": ((24, 23), (25,)),
 }
+# The same as two lists of what may stand at each place: 26 or 27, then 22 or 23; and 28, which is both at once.
+LISTS: dict[str, Any] = {
+    "open_ids": (21, 22),
+    "open_also": ((21, (22, 23)), ((26, 27), 22)),
+    "close_ids": (24, 22),
+    "close_also": (((24, 28), (22, 23)), ((25, 28),)),
+}
 # 30 begins a header, 31 a body, 2 closes, 32 10 begins the next; 33 is reasoning, 34 the answer, 35 36 an aside.
 CHANNELS: dict[str, Any] = {
     "open_ids": (30, 33, 31),
@@ -52,13 +59,15 @@ TURNS = [
     [30, 33, 31, 11, 12, 2, 32, 10, 30, 34, 31, 13, 14, 3],
     [30, 34, 31, 13, 14, 3],
     [30, 33, 31, 11, 2, 32, 10, 30, 35, 36, 40, 31, 13, 4],
+    [30, 33, 31, 11, 2, 32, 10, 30, 33, 40, 31, 12, 2, 32, 10, 41, 30, 33, 31, 13, 4],
     [30, 33, 31, 11, 2, 32, 10, 30, 35, 36, 31, 12, 2, 32, 10, 41, 30, 33, 31, 13, 2, 32, 10, 30, 34, 31, 14, 3],
 ]
-GRAMMAR = [1, 1, 2, 2, 21, 22, 23, 24, 25, 30, 31, 32, 33, 34, 35, 36]
+GRAMMAR = [1, 1, 2, 2, 21, 22, 23, 24, 25, 26, 27, 28, 30, 31, 32, 33, 34, 35, 36]
 IDS = st.sampled_from([-1, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 99, 100, *GRAMMAR])
 FAULTS = st.sampled_from(["cut", "drop", "double", "insert", "swap", "loop", "echo"])
 LOOP = st.lists(st.sampled_from([11, 12]), min_size=1, max_size=3).map(lambda cycle: cycle * 18)
-ECHOES = st.sampled_from([[7], [1, 7], [10, 7], [7, 2, 7], [20, 5, 10, 7], [32, 10], [10], [21, 22], [21, 22, 7]])
+FORMED = [[21, 22], [21, 22, 7], [27, 22]]
+ECHOES = st.sampled_from([[7], [1, 7], [10, 7], [7, 2, 7], [20, 5, 10, 7], [32, 10], [10], *FORMED])
 SAID = st.fixed_dictionaries(
     {},
     optional={
@@ -116,7 +125,7 @@ def assert_as_the_reference(
 
 
 @settings(max_examples=150)
-@given(data=st.data(), thinking=st.sampled_from(list(Thinking)), forms=st.sampled_from([ONE_ID, FORMS]))
+@given(data=st.data(), thinking=st.sampled_from(list(Thinking)), forms=st.sampled_from([ONE_ID, FORMS, LISTS]))
 def test_blocks(
     structure_of: Callable[..., Structure],
     completion_of: Callable[..., Completion],

@@ -51,7 +51,7 @@ def test_a_turn_is_asked_behind_the_generated_ones() -> None:
     assert contents(conversation.asked(0, [])) == "01"
     assert contents(conversation.asked(1, said)) == "01X4"
     assert contents(conversation.asked(2, said)) == "01X4Y6"
-    assert contents(conversation.later(2)) == "46"
+    assert [contents(behind) for behind in conversation.later(2)] == ["4", "6"]
 
 
 def test_a_turn_is_known_by_what_the_source_asks() -> None:
@@ -60,7 +60,21 @@ def test_a_turn_is_known_by_what_the_source_asks() -> None:
     assert one.prompt_key(0, "v") == identity.prompt_key(messages("u"), None, "v")
     assert one.prompt_key(1, "v") == other.prompt_key(1, "v") != one.prompt_key(0, "v")
     assert one.prompt_key(1, "v") != one.prompt_key(1, "w")
+    # Neither a plain prompt of the same messages, nor one whose turns stand elsewhere.
+    assert one.prompt_key(1, "v") != identity.prompt_key([one.messages[0], one.messages[2]], None, "v")
     assert Conversation.parse(identity.canonical_json({"messages": one.messages, "tools": None})) == one
+
+
+def test_where_the_turns_stand_counts() -> None:
+    """The same questions, answered at other places: two conversations."""
+    one, other = (Conversation.of(messages(roles), None) for roles in ("uauauu", "uauuau"))
+    for source in (one, other):
+        for number, message in enumerate(each for each in source.messages if each["role"] == "user"):
+            message["content"] = f"question {number}"
+    assert [len(behind) for behind in one.later(2)] == [1, 2]
+    assert [len(behind) for behind in other.later(2)] == [2, 1]
+    assert one.prompt_key(0, "v") == other.prompt_key(0, "v")
+    assert one.prompt_key(2, "v") != other.prompt_key(2, "v")
 
 
 @given(st.text("suat", max_size=12))
@@ -71,6 +85,9 @@ def test_no_recorded_answer_and_no_result_behind_one_is_ever_asked_upon(roles: s
     for turn in range(len(conversation)):
         behind = conversation.asked(turn, said)
         assert [message for message in behind if message["content"] == "generated"] == said[:turn]
-        assert {message["role"] for message in conversation.later(turn)} <= {"system", "user"}
+        later = conversation.later(turn)
+        assert len(later) == turn
+        assert all(behind for behind in later)
+        assert {message["role"] for behind in later for message in behind} <= {"system", "user"}
         assert behind[:first] == conversation.messages[:first]
         assert behind[-1]["role"] != "assistant"

@@ -104,3 +104,57 @@ def test_between_is_what_the_template_writes_there(
     assert end_id in derived.end_ids
     assert [end_id, *added.tolist()] == whole[len(whole) - len(added) - 1 :]
     assert end_id not in whole[len(first) : len(whole) - len(added) - 1]
+
+
+def between_of(tokenizer: Any, messages: list[dict[str, Any]], **kwargs: Any) -> tuple[int, Any] | Refused:
+    derived = derive_structure(tokenizer, recipe(tokenizer, **kwargs))
+    history = history_mode(tokenizer, derived, template_kwargs=kwargs)
+    assert history.mode is HistoryMode.EXTENDS
+
+    def render(asked: Any) -> Any:
+        return render_ids(tokenizer, asked, None, template_kwargs=kwargs, date=None)
+
+    return between(Conversation.of(messages, None), 1, history, derived.end_ids, render)
+
+
+def test_a_message_where_an_answer_should_end_is_never_lost(shaped: Any) -> None:
+    """GLM ends a turn with the next one's marker: mostly `<|user|>`, but `<|system|>` before a system message."""
+    tokenizer = shaped("glm", "GLM-4.6")
+    system = {"role": "system", "content": "from now on in French"}
+    assert not isinstance(between_of(tokenizer, MESSAGES, enable_thinking=False), Refused)
+    behind_the_user = between_of(tokenizer, [*MESSAGES, system], enable_thinking=False)
+    assert not isinstance(behind_the_user, Refused)
+    assert "in French" in tokenizer.decode(behind_the_user[1])
+    refused = between_of(tokenizer, [*MESSAGES[:2], system, MESSAGES[2]], enable_thinking=False)
+    assert isinstance(refused, Refused)
+    assert "where a generated turn goes on or ends" in refused.words
+
+
+def test_a_turn_written_otherwise_in_one_conversation_is_refused(shaped: Any) -> None:
+    noted = "{% if m.role == 'assistant' and 'note' in messages[-1].content %}x {% endif %}"
+    template = CHATML.replace("{{ m.content }}", f"{noted}{{{{ m.content }}}}")
+    tokenizer = shaped("bare", template)
+    assert not isinstance(between_of(tokenizer, MESSAGES), Refused)
+    assert isinstance(between_of(tokenizer, [*MESSAGES[:2], {"role": "user", "content": "a note"}]), Refused)
+
+
+@pytest.mark.parametrize(
+    ("assistant", "mode", "words"),
+    [
+        # White space before the end is the model's to write, as in Llama 2's template.
+        ("{{ m.content }} <|im_end|>", "extends", "content of earlier turns stay"),
+        ("{{ m.content }}[over]<|im_end|>", "rewrites", "other ids stand between the earlier content and the end"),
+        ("{{ m.content }}<|im_end|>({{ m.content }})", "rewrites", "stands in several places"),
+        # The next turn's marker ends it, as with GLM.
+        ("{{ m.content }}", "extends", "content of earlier turns stay"),
+    ],
+)
+def test_a_turn_ends_behind_its_content(shaped: Any, assistant: str, mode: str, words: str) -> None:
+    user = "{% if m.role == 'user' %}<|im_start|>user\n{{ m.content }}<|im_end|>\n{% else %}"
+    template = CHATML.replace(
+        "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n",
+        f"{user}<|im_start|>assistant\n{assistant}\n{{% endif %}}",
+    )
+    tokenizer = shaped("bare", template)
+    history = mode_of(tokenizer)
+    assert (history.mode, words in history.evidence) == (HistoryMode(mode), True), history.evidence

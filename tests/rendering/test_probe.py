@@ -75,6 +75,16 @@ def test_a_template_that_takes_no_user_message_is_refused(shaped: Shaped) -> Non
         assert words in str(caught.value.value)
 
 
+def test_a_template_that_takes_parts_only_is_told_so(shaped: Shaped) -> None:
+    template = "{% for m in messages %}{% for part in m.content %}{{ part['text'] | trim }}{% endfor %}{% endfor %}"
+    with pytest.raises(RecipeError, match="does not take a user message") as caught:
+        probe_template(shaped("bare", template), template_kwargs={})
+    assert "list of parts only" in caught.value.remedy
+    with pytest.raises(RecipeError) as caught:
+        probe_template(shaped("bare", "{{ raise_exception('no') }}"), template_kwargs={})
+    assert "parts" not in caught.value.remedy
+
+
 @pytest.mark.parametrize(
     ("template", "depends"),
     [
@@ -85,6 +95,14 @@ def test_a_template_that_takes_no_user_message_is_refused(shaped: Shaped) -> Non
             "{{ m.content }}{% endfor %}",
             True,
         ),
+        # with tools only, further on only
+        ("{% if tools %}{{ strftime_now('%d') }}{% endif %}{{ messages[0].content }}", True),
+        (
+            "{% if tools and messages[0].role == 'system' %}{{ strftime_now('%d') }}{% endif %}"
+            "{{ messages[0].content }}",
+            True,
+        ),
+        ("{% if messages|length > 2 %}{{ strftime_now('%d') }}{% endif %}{{ messages[0].content }}", True),
         ("{% if messages|length > 9 %}{{ strftime_now('%d') }}{% endif %}{{ messages[0].content }}", False),
         ("{# strftime_now #}{{ messages[0].content }}", False),
         # another clock: there is none, so it prints nothing or the template refuses

@@ -1,16 +1,18 @@
-"""Renderers: the single process's result from several, nothing started for little, and no worker outlives its run."""
+"""Renderers: what one process gives, from several, whatever dies; nothing for little; no worker outlives its run."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,13 @@ import pytest
 
 from draftmill.dataset.schema import LOADED, ROW
 from draftmill.errors import DraftmillError, RecipeError
+from draftmill.progress import LogListener, listening
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
-from draftmill.rendering import processes
+from draftmill.rendering import processes, renderer
 from draftmill.rendering.processes import PIECE_ROWS, Renderers, cores
 from draftmill.rendering.render import Rendered, render_prompts
+from draftmill.rendering.renderer import Worker
 from draftmill.rendering.worker import bytes_of, table_of
 
 PATIENCE_S = 60.0
@@ -74,7 +78,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
             super().__init__(*arguments, **named)
             workers.append(self)
 
-    monkeypatch.setattr(processes.subprocess, "Popen", Recorded)
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
     return workers
 
 
@@ -89,8 +93,25 @@ def only_first_here(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
             assert release.wait(PATIENCE_S)
         return render_prompts(piece, recipe)
 
-    monkeypatch.setattr(processes, "render_prompts", here)
+    monkeypatch.setattr(renderer, "render_prompts", here)
     return release
+
+
+class Heard(LogListener):
+    """The lines of a run, as they come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def wait(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    with listening(heard := Heard()):
+        yield heard
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -174,20 +195,190 @@ async def test_a_worker_s_refusal_comes_through(
     assert [worker.returncode for worker in started] == [-signal.SIGKILL]
 
 
-async def test_a_killed_worker_is_an_error_in_four_parts(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]], only_first_here: threading.Event
+@pytest.mark.parametrize("at_work", [False, True])
+async def test_what_a_killed_worker_had_is_rendered_again(
+    tmp_path: Path, only_first_here: threading.Event, heard: Heard, monkeypatch: pytest.MonkeyPatch, at_work: bool
 ) -> None:
-    async def run() -> None:
-        async with Renderers(recipe(tmp_path), lanes=2, alone_s=0) as renderers:
-            await renderers.render(loaded(20 * PIECE_ROWS))
+    """Killed while it loads, or with its first piece."""
+    asked, table = recipe(tmp_path), loaded(6 * PIECE_ROWS)
+    victims: list[Worker] = []
 
-    task = asyncio.create_task(run())
-    await until(lambda: bool(started))
-    started[0].kill()
-    with pytest.raises(DraftmillError, match="killed by signal 9") as caught:
-        await task
+    def killed_once(ask: Callable[..., Any]) -> Callable[..., Any]:
+        def asked_and_killed(worker: Worker, *piece: pa.Table) -> Any:
+            if not victims:
+                victims.append(worker)
+                worker._process.kill()
+                only_first_here.set()
+            return ask(worker, *piece)
+
+        return asked_and_killed
+
+    name = "render" if at_work else "load"
+    monkeypatch.setattr(Worker, name, killed_once(getattr(Worker, name)))
+    async with Renderers(asked, lanes=3, alone_s=0) as renderers:
+        several = await renderers.render(table)
+        await until(lambda: renderers.num_free == 2)
+        again = await renderers.render(table)
+        assert renderers.num_free == 2, "the dead one is out"
+    one = render_prompts(table, asked)
+    assert several.rows.equals(one.rows)
+    assert again.rows.equals(one.rows)
+    assert several.rejected == again.rejected == one.rejected
+    (line,) = heard.lines
+    for words in (str(victims[0]._process.pid), "signal 9 (SIGKILL", "want of memory", "Processes left: 2"):
+        assert words in line
+
+
+async def test_workers_that_died_while_idle_are_not_given_anything(
+    tmp_path: Path, only_first_here: threading.Event, heard: Heard, started: list[subprocess.Popen[bytes]]
+) -> None:
+    """Not even two of them, which would look like prompts that kill."""
+    asked, table = recipe(tmp_path), loaded(6 * PIECE_ROWS)
+    async with Renderers(asked, lanes=3, alone_s=0) as renderers:
+        only_first_here.set()
+        await renderers.render(table)
+        await until(lambda: renderers.num_free == 3)
+        for worker in started:
+            worker.send_signal(signal.SIGTERM)
+            worker.wait(PATIENCE_S)
+        free = sorted((renderers._free.get_nowait() for _ in range(3)), key=lambda each: not isinstance(each, Worker))
+        for each in free:  # the two are next in turn, for one piece
+            renderers._free.put_nowait(each)
+        piece = table.slice(0, PIECE_ROWS)
+        assert (await renderers.render(piece)).rows.equals(render_prompts(piece, asked).rows)
+        assert renderers.num_free == 1
+    assert [line.count("signal 15 (SIGTERM)") for line in heard.lines] == [1, 1]
+
+
+async def test_a_piece_that_kills_two_workers_is_an_error_in_four_parts(
+    tmp_path: Path, only_first_here: threading.Event, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    render = Worker.render
+
+    def killing(worker: Worker, piece: pa.Table) -> Rendered:
+        worker._process.kill()
+        worker._process.wait(PATIENCE_S)
+        return render(worker, piece)
+
+    monkeypatch.setattr(Worker, "render", killing)
+
+    async def run() -> None:
+        async with Renderers(recipe(tmp_path), lanes=3, alone_s=0) as renderers:
+            await renderers.render(loaded(3 * PIECE_ROWS))
+
+    with pytest.raises(DraftmillError, match="'1000' to '1499' of p") as caught:
+        await run()
     only_first_here.set()
+    assert str(caught.value).count("killed by signal 9 (SIGKILL") == 2
     assert "to do:" in str(caught.value)
+    assert len(heard.lines) == 2
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EAGAIN, "again"), OSError(errno.EMFILE, "files"), RuntimeError("can't start new thread")]
+)
+@pytest.mark.parametrize(("starts", "kept"), [(0, 0), (1, 0), (2, 1)])
+async def test_workers_that_cannot_be_started_are_done_without(
+    tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, error: Exception, starts: int, kept: int
+) -> None:
+    popen = subprocess.Popen
+    workers: list[subprocess.Popen[bytes]] = []
+
+    def limited(*arguments: Any, **named: Any) -> subprocess.Popen[bytes]:
+        if len(workers) == starts:
+            raise error
+        workers.append(popen(*arguments, **named))
+        return workers[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", limited)
+    asked, table = recipe(tmp_path), loaded(4 * PIECE_ROWS)
+    async with Renderers(asked, lanes=5, alone_s=0) as renderers:
+        assert (await renderers.render(table)).rows.equals(render_prompts(table, asked).rows)
+        assert renderers.num_workers == kept
+        assert sum(worker.poll() is None for worker in workers) == kept
+    (line,) = heard.lines
+    assert f"{kept} of 4 processes" in line
+    assert str(error) in line
+
+
+async def test_a_worker_is_free_only_when_its_thread_has_its_answer(
+    tmp_path: Path, only_first_here: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slice that asked is cancelled; the next one's piece must wait, or it would be given the other's rows."""
+    render, answered, given = Worker.render, threading.Event(), []
+
+    def held(worker: Worker, piece: pa.Table) -> Rendered:
+        given.append(piece)
+        assert answered.wait(PATIENCE_S)
+        return render(worker, piece)
+
+    monkeypatch.setattr(Worker, "render", held)
+    asked, table = recipe(tmp_path), loaded(5 * PIECE_ROWS)
+    first, second = table.slice(0, 3 * PIECE_ROWS), table.slice(3 * PIECE_ROWS)
+    async with Renderers(asked, lanes=2, alone_s=0) as renderers:
+        cancelled = asyncio.create_task(renderers.render(first))
+        await until(lambda: len(given) == 1)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        task = asyncio.create_task(renderers.render(second))
+        await asyncio.sleep(0.1)
+        assert renderers.num_free == 0
+        assert len(given) == 1
+        answered.set()
+        await until(lambda: len(given) == 3)  # this process still holds the cancelled slice's second piece
+        only_first_here.set()
+        assert (await task).rows.equals(render_prompts(second, asked).rows)
+
+
+def test_an_answer_to_another_question_is_an_error(tmp_path: Path) -> None:
+    worker, table = Worker(recipe(tmp_path)), loaded(20)
+    try:
+        worker.load()
+        worker._pipe.send((99, bytes_of(table.slice(0, 10))))
+        with pytest.raises(DraftmillError, match="another question") as caught:
+            worker.render(table.slice(10))
+        assert worker.death, "its next answer would be late too"
+    finally:
+        worker.end()
+    assert caught.value.value == "answer 99"
+
+
+def _gone(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    (folder / "gone").mkdir()
+    patch.chdir(folder / "gone")
+    patch.syspath_prepend("")
+    (folder / "gone").rmdir()
+
+
+def _shadowed(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    for name in ("json", "draftmill", "pyarrow"):
+        (folder / f"{name}.py").write_text("raise SystemExit(3)")
+    patch.chdir(folder)
+
+
+def _other_path(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    _shadowed(folder, patch)
+    patch.setenv("PYTHONPATH", str(folder))
+
+
+def _safe_path(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("PYTHONSAFEPATH", "1")
+
+
+@pytest.mark.parametrize("place", [_gone, _shadowed, _other_path, _safe_path])
+def test_a_worker_imports_what_this_process_does_wherever_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Callable[[Path, pytest.MonkeyPatch], None]
+) -> None:
+    asked, table = recipe(tmp_path), loaded(20)
+    one = render_prompts(table, asked)  # what it takes is imported in good times
+    place(tmp_path, monkeypatch)
+    worker = Worker(asked)
+    try:
+        worker.load()
+        assert worker.render(table).rows.equals(one.rows)
+    finally:
+        worker.end()
 
 
 async def test_a_cancelled_run_ends_its_workers(
@@ -242,14 +433,15 @@ def test_the_program_is_not_run_again_in_the_workers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_no_worker_outlives_a_run_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
-    command = _script(tmp_path, times=10**6)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+    """Ctrl-C goes to all of a terminal's processes, of which the workers are none."""
+    command, silent = _script(tmp_path, times=10**6), subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=silent, text=True, start_new_session=True) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "main\n"
         pids = [int(pid) for pid in run.stdout.readline().split()]
         assert len(pids) == 1
         assert all(map(_lives, pids))
-        run.send_signal(number)
+        os.killpg(run.pid, number)
         run.wait(PATIENCE_S)
     end_s = time.monotonic() + PATIENCE_S
     while any(map(_lives, pids)):
@@ -280,5 +472,5 @@ def test_the_cores_of_a_container_are_its_quota(
     if limits is not None:
         (tmp_path / "cpu.max").write_text(limits)
     monkeypatch.setattr(processes, "CPU_QUOTA", tmp_path / "cpu.max")
-    monkeypatch.setattr(processes.os, "sched_getaffinity", lambda _: {0, 5, 6}, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5, 6}, raising=False)
     assert cores() == wanted

@@ -64,7 +64,9 @@ def test_tools_and_kwargs_reach_the_template(shaped: Shaped) -> None:
     assert ids[-2:].tolist() == [163606, 163607]
 
 
-@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d %b %Y", "%B %-d, %Y", "%A", "%H:%M"])
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%d", "%d %b %Y", "%B %-d, %Y", "%A", "%H:%M", "%T %h", "100%%", "%%d %d", "%%%d%%m"]
+)
 def test_the_recipes_date_in_every_form(shaped: Shaped, form: str) -> None:
     tokenizer = shaped("bare", "{{ strftime_now('" + form + "') }}" + BODY)
     assert text(tokenizer, date=DAY) == dt.datetime(2026, 1, 5).strftime(form) + "Hi"
@@ -88,6 +90,17 @@ def test_a_date_without_a_day_is_the_recipes_fault(shaped: Shaped) -> None:
     with pytest.raises(RecipeError) as caught:
         render(tokenizer)
     assert caught.value.what == "the template prints the date: set model.date"
+
+
+@pytest.mark.parametrize(
+    ("form", "directive"),
+    [("%s", "%s"), ("%Y %k", "%k"), ("%I %P", "%P"), ("%-H", "%-H"), ("%Ey", "%Ey"), ("%%%q", "%q"), ("100%", "%")],
+)
+def test_a_directive_that_is_not_known_is_named(shaped: Shaped, form: str, directive: str) -> None:
+    tokenizer = shaped("bare", "{{ strftime_now('" + form + "') }}" + BODY)
+    with pytest.raises(RecipeError, match="prints the date in a way that is not known") as caught:
+        render(tokenizer, date=DAY)
+    assert caught.value.value == f"strftime_now with {directive}"
 
 
 def test_a_date_the_template_never_reaches_is_none(shaped: Shaped) -> None:

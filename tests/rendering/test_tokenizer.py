@@ -8,12 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import EntryNotFoundError
 from transformers import PreTrainedTokenizerBase
 
 from draftmill.errors import RecipeError
 from draftmill.recipe import Model
 from draftmill.rendering.tokenizer import (
+    EndIds,
     generation_end_ids,
     highest_id,
     load_tokenizer,
@@ -119,11 +122,47 @@ def test_an_empty_template_file(kimi_folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("eos", "wanted"), [(7, (7,)), ([7, 9], (7, 9)), (None, ())])
 def test_end_ids_of_the_generation_config(tmp_path: Path, eos: object, wanted: tuple[int, ...]) -> None:
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": eos}))
-    assert generation_end_ids(model(name=str(tmp_path))) == wanted
+    assert generation_end_ids(model(name=str(tmp_path))) == EndIds(wanted)
 
 
 def test_no_or_a_broken_generation_config(tmp_path: Path) -> None:
-    assert generation_end_ids(model(name=str(tmp_path))) == ()
+    assert generation_end_ids(model(name=str(tmp_path))) == EndIds(())
     (tmp_path / "generation_config.json").write_text("[")
     with pytest.raises(RecipeError, match=r"generation_config\.json is not readable"):
         generation_end_ids(model(name=str(tmp_path)))
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The hub's own client without a network, and the folder where it keeps this model's files of COMMIT."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    folder = tmp_path / "models--owner--model"
+    (folder / "snapshots" / COMMIT).mkdir(parents=True)
+    return folder
+
+
+def test_a_generation_config_nobody_could_look_for_is_said(hub_cache: Path) -> None:
+    found = generation_end_ids(model(revision=COMMIT))
+    assert found.ids == ()
+    assert found.unseen is not None
+    assert found.unseen.startswith("generation_config.json could not be looked for: LocalEntryNotFoundError")
+
+
+def test_a_generation_config_in_the_cache(hub_cache: Path) -> None:
+    (hub_cache / "snapshots" / COMMIT / "generation_config.json").write_text('{"eos_token_id": [3]}')
+    assert generation_end_ids(model(revision=COMMIT)) == EndIds((3,))
+
+
+def test_a_generation_config_that_the_cache_knows_not_to_be_there(hub_cache: Path) -> None:
+    (hub_cache / ".no_exist" / COMMIT).mkdir(parents=True)
+    (hub_cache / ".no_exist" / COMMIT / "generation_config.json").touch()
+    assert generation_end_ids(model(revision=COMMIT)) == EndIds(())
+
+
+def test_a_generation_config_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> str:
+        raise EntryNotFoundError("404")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", missing)
+    assert generation_end_ids(model(revision=COMMIT)) == EndIds(())

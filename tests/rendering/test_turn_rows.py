@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from draftmill import identity
+from draftmill.arrays import ids_array
 from draftmill.dataset.schema import LOADED, table_rows
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
@@ -109,6 +110,66 @@ def test_keys_are_of_what_the_source_asks_and_how(recipe: Callable[..., Recipe],
         keys("one", "x", "two", "x", "three", sampling={"temperature": 0.5}),
     ):
         assert other[-1] != usual[-1]
+
+
+NUMBERED = EXTENDS.replace("{{ m.content }}", "{{ m.content }}{% if loop.index > 2 %} later{% endif %}")
+"""Another template for later turns only."""
+
+
+@pytest.mark.parametrize("other", [NUMBERED, REWRITES.replace("== messages|length - 1", "< messages|length")])
+def test_how_later_turns_are_written_is_in_their_keys_alone(recipe: Callable[..., Recipe], other: str) -> None:
+    def keys(template: str, *contents: str) -> list[str]:
+        (row, *more) = rows(recipe(template), conversation(*contents))
+        return [*row.earlier, row.row_key, *(each.row_key for each in more)]
+
+    template = EXTENDS if other is NUMBERED else REWRITES
+    usual, changed = keys(template, "one", "x", "two", "x", "three"), keys(other, "one", "x", "two", "x", "three")
+    assert len(usual) == len(changed) == 3
+    if other is NUMBERED:
+        assert usual[0] == changed[0]
+    assert not set(usual[1:]) & set(changed[1:])
+
+
+def test_the_way_history_is_kept_is_in_the_keys_of_later_turns(recipe: Callable[..., Recipe]) -> None:
+    """The same ids with stand-ins, but one template drops reasoning from history."""
+    (kept,) = rows(recipe(EXTENDS), conversation("one", "x", "two"))
+    ids = kept.prompt_ids
+    shared = identity.row_identity(recipe(EXTENDS).model, recipe(EXTENDS).sampling)
+    keys = {
+        identity.turn_key(
+            ids, [conversation("two")], shared, history=mode, shown_ids_S=ids_array("s", shown), sample=sample
+        )
+        for mode in HistoryMode
+        for shown in ([1, 2], [1, 3])
+        for sample in range(2)
+    }
+    assert len(keys) == 8
+
+
+@pytest.mark.parametrize("template", [EXTENDS, REWRITES])
+def test_the_same_questions_answered_elsewhere_are_another_conversation(
+    recipe: Callable[..., Recipe], template: str
+) -> None:
+    users = [{"role": "user", "content": f"question {number}"} for number in range(4)]
+    answer = {"role": "assistant", "content": "x"}
+    one = [users[0], answer, users[1], answer, users[2], users[3]]
+    other = [users[0], answer, users[1], users[2], answer, users[3]]
+    made = [rows(recipe(template), messages)[-1] for messages in (one, other)]
+    assert made[0].turn == made[1].turn == 2
+    assert made[0].row_key != made[1].row_key
+    assert made[0].prompt_key != made[1].prompt_key
+
+
+def test_the_variant_goes_by_the_first_turn(recipe: Callable[..., Recipe]) -> None:
+    variants = [{"name": name, "share": 0.5, "sampling": {"temperature": t}} for name, t in (("a", 0.5), ("b", 1.0))]
+    asked = recipe(EXTENDS, variants=variants)
+
+    def chosen(*behind: str) -> list[str]:
+        return [row.variant for row in rows(asked, *(conversation(f"question {n}", *behind) for n in range(16)))]
+
+    usual = chosen("x", "two")
+    assert set(usual) == {"a", "b"}
+    assert usual == chosen("another recorded answer", "two") == chosen("x", "two", "x", "three") == chosen()
 
 
 def test_only_the_first_turn_where_a_result_follows(recipe: Callable[..., Recipe]) -> None:

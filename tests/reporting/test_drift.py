@@ -94,6 +94,19 @@ def test_answers_without_reasoning() -> None:
     assert jumps({"no_reasoning": 1000}, {"no_reasoning": 1000}) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [(1000, 0, True), (0, 1000, True), (300, 200, True), (200, 300, True), (215, 200, False), (200, 215, False)],
+)
+def test_reasoning_that_comes_is_told_like_reasoning_that_goes(before: int, now: int, told: bool) -> None:
+    found = drift(night(4, default=numbers(no_reasoning=now)), night(3, default=numbers(no_reasoning=before)))
+    assert [(jump.what, jump.before, jump.now) for jump in found] == (
+        [("without reasoning", before / 1000, now / 1000)] if told else []
+    )
+    if told:
+        assert f"without reasoning {before / 1000:.1%} -> {now / 1000:.1%} of the answers: " in found[0].text
+
+
 @pytest.mark.parametrize(("prompts", "of", "told"), [(780, 1000, False), (730, 1000, True), (15, 29, False)])
 def test_a_variants_share_against_the_recipes(prompts: int, of: int, told: bool) -> None:
     think, fast = numbers(prompts, share=0.8), numbers(of - prompts, share=0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 from transformers import PreTrainedTokenizerBase
 
 from draftmill.errors import RecipeError
-from draftmill.judging.derive import derive_structure, inspect
-from draftmill.judging.structure import Structure
+from draftmill.judging import derive
+from draftmill.judging.derive import derive_structure, inspect, suspects
+from draftmill.judging.structure import Structure, ids_at
 from draftmill.recipe import Model, Recipe
 from draftmill.recipe_file import parse_recipe
 from draftmill.records import Thinking
-from draftmill.rendering.tokenizer import load_tokenizer
+from draftmill.rendering.marker_forms import places
+from draftmill.rendering.tokenizer import EndIds, load_tokenizer
 from draftmill.serving.shaped import shaped_tokenizer
 from infra.template_table import templates
 
@@ -119,6 +122,46 @@ def test_never_a_silent_plain(shaped: Shaped) -> None:
     assert "'<think>' (151667)" in str(caught.value.value)
     named = derive_structure(tokenizer, recipe("plain"))
     assert (named.name, named.end_ids) == ("plain", (151645,))
+    assert {151667, 151668} <= set(named.foreign_ids)
+
+
+def test_plain_is_no_word_against_a_prompt_that_opens(shaped: Shaped) -> None:
+    with pytest.raises(RecipeError, match="does not have the structure the recipe names: plain") as caught:
+        derive_structure(shaped("qwen3", "Qwen-Qwen3-4B-Thinking-2507"), recipe("plain"))
+    assert "<think>" in str(caught.value.value)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"enable_thinking": False}])
+def test_both_markers_are_foreign_to_a_named_plain_model(shaped: Shaped, kwargs: dict[str, Any]) -> None:
+    structure = derive_structure(shaped("qwen3", QWEN3), recipe("plain", template_kwargs=kwargs))
+    assert (structure.name, structure.open_ids, structure.close_ids) == ("plain", (), ())
+    assert {151667, 151668} <= set(structure.foreign_ids)
+
+
+def test_markers_of_text_are_foreign_to_nobody(shaped: Shaped) -> None:
+    structure = derive_structure(shaped("bare", TEXT_MARKERS.replace("<think>", "<think></think>")), recipe("plain"))
+    assert structure.foreign_ids == (151644,)
+
+
+def test_suspects_are_of_a_derived_plain_structure_only(shaped: Shaped) -> None:
+    smollm2, qwen3 = shaped("bare", "HuggingFaceTB-SmolLM2-135M-Instruct"), shaped("qwen3", QWEN3)
+    derived = suspects(smollm2, recipe(), derive_structure(smollm2, recipe()))
+    assert {"<think>", "<reasoning>", "[THINK]"} <= set(derived.values())
+    assert not suspects(smollm2, recipe("plain"), derive_structure(smollm2, recipe("plain")))
+    assert not suspects(qwen3, recipe(), derive_structure(qwen3, recipe()))
+
+
+def test_a_name_the_template_never_reads_is_refused(shaped: Shaped) -> None:
+    asked = recipe(template_kwargs={"thinking": False})
+    for use in (derive_structure, inspect):
+        with pytest.raises(RecipeError, match="never reads") as caught:
+            use(shaped("qwen3", QWEN3), asked)
+        assert "enable_thinking" in caught.value.expected
+
+
+def test_what_could_not_be_looked_for_is_evidence(shaped: Shaped, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derive, "generation_end_ids", lambda model: EndIds((), "nobody could look"))
+    assert "nobody could look" in inspect(shaped("qwen3", QWEN3), recipe())["evidence"]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +191,11 @@ def test_markers_that_are_ordinary_text_have_several_forms(shaped: Shaped) -> No
     assert len(structure.open_ids) > 1
     assert structure.open_ids in [structure.tail_ids[i:][: len(structure.open_ids)] for i in range(8)]
     assert len(structure.closes) > 1
-    assert all("</think>" in tokenizer.decode(list(form)) for form in structure.closes)
+    spelled = [
+        ids for form in structure.closes for ids in itertools.product(*(ids_at(form, i) for i in range(len(form))))
+    ]
+    assert len(spelled) > 30
+    assert all("</think>" in tokenizer.decode(list(ids)) for ids in spelled)
     assert any("forms of its ids" in line for line in structure.evidence)
 
 
@@ -171,8 +218,7 @@ def test_a_form_is_found_in_whatever_the_model_writes(shaped: Shaped, before: st
     tokenizer = shaped("bare", TEXT_MARKERS)
     structure = derive_structure(tokenizer, recipe())
     ids = tokenizer.encode(before + "</think>" + behind, add_special_tokens=False)
-    found = {form for form in structure.closes for i in range(len(ids)) if tuple(ids[i : i + len(form)]) == form}
-    assert len(found) == 1
+    assert len(places(tuple(ids), structure.closes)) == 1
 
 
 TEMPLATES = dict(templates())
@@ -301,8 +347,17 @@ def test_prose_about_reasoning_is_no_reasoning(shaped: Shaped) -> None:
 
 
 def test_named_think_must_fit(shaped: Shaped) -> None:
+    template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}<think>of course"
     with pytest.raises(RecipeError, match="does not have the structure the recipe names"):
-        derive_structure(shaped("bare", "HuggingFaceTB-SmolLM2-135M-Instruct"), recipe("think"))
+        derive_structure(shaped("qwen3", template), recipe("think"))
+
+
+def test_named_think_is_the_usual_pair_where_nothing_names_one(shaped: Shaped) -> None:
+    tokenizer = shaped("bare", "HuggingFaceTB-SmolLM2-135M-Instruct")
+    structure = derive_structure(tokenizer, recipe("think"))
+    assert (structure.name, structure.thinking) == ("think", MODEL)
+    assert "<think>" in tokenizer.decode(list(structure.open_ids))
+    assert "neither template nor tokenizer has a pair" in structure.evidence[0]
 
 
 def test_no_id_ends_a_turn(shaped: Shaped) -> None:
