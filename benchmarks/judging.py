@@ -152,7 +152,7 @@ def messages(rows: int, ids: int) -> Ids:
 
 
 def loops(rows: int, ids: int) -> Ids:
-    """From the middle on a sentence of 24 ids, its second one a counter, up to the budget: no row is spared anything."""
+    """From the middle on a sentence of 24 ids, its second one a counter, up to the budget: nothing is spared."""
     ids_BT = blocks(rows, ids)
     place = np.arange(ids - ids // 2 - 1)
     sentence = np.where(place % 24 == 1, 1000 + place // 24, 100 + place % 24)
