@@ -44,8 +44,14 @@ types: setup ## mypy
 layers: setup ## import-linter: flows on tasks on draftmill, Prefect at the door
 	@$(BIN)/lint-imports
 
-unit: setup ## pytest
-	@$(BIN)/python -m pytest
+# The flows mostly wait, all else computes: side by side they take half the time. A background job of a shell does not
+# hear Ctrl-C, hence the trap.
+unit: setup ## pytest: tests/flows beside all the rest
+	@log=$$(mktemp); $(BIN)/python -m pytest tests/flows > $$log 2>&1 & flows=$$!; \
+	trap 'kill $$flows; rm -f $$log; exit 130' INT TERM; \
+	$(BIN)/python -m pytest --ignore=tests/flows; rest=$$?; \
+	echo "and tests/flows:"; wait $$flows; waited=$$?; cat $$log; rm -f $$log; \
+	[ $$rest -eq 0 ] && [ $$waited -eq 0 ]
 
 soak: setup ## 20,000 rows with every fault, every way a run ends, 30 SIGKILLs: a quarter of an hour
 	@$(BIN)/python -m pytest tests/flows/soak

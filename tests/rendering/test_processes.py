@@ -435,7 +435,15 @@ def test_the_program_is_not_run_again_in_the_workers(tmp_path: Path) -> None:
 def test_no_worker_outlives_a_run_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C goes to all of a terminal's processes, of which the workers are none."""
     command, silent = _script(tmp_path, times=10**6), subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=silent, text=True, start_new_session=True) as run:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=silent,
+        text=True,
+        start_new_session=True,
+        # A shell's background job ignores SIGINT and hands that on; a person's terminal does not.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "main\n"
         pids = [int(pid) for pid in run.stdout.readline().split()]
