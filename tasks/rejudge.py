@@ -14,7 +14,7 @@ from draftmill.dataset.rejudge import rejudge as rejudge_rows
 from draftmill.dataset.seal import Change, Tally
 from draftmill.dataset.stored import row_counts
 from draftmill.judging.judged import Rules, judged_table
-from draftmill.judging.structure import Structure
+from draftmill.judging.structure import structures_from_json
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.records import Verdict
@@ -31,7 +31,7 @@ async def rejudge(manifest: Manifest, recipe: Recipe, variants: Variants) -> Sum
     storage = workspace().storage
 
     # Rows of a variant that the recipe no longer has: by the structure they were sealed with.
-    structures = {name: Structure.from_json(structure) for name, structure in manifest.structures.items()}
+    structures = structures_from_json(manifest.structures)
     structures |= {name: prepared.structure for name, prepared in variants.items()}
 
     def judge_table(table: Any) -> list[Verdict | None]:

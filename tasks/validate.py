@@ -8,7 +8,7 @@ from typing import Any
 from draftmill.dataset.schema import table_completions
 from draftmill.dataset.verdicts import FOLDER, verdicts_table
 from draftmill.judging.judged import Rules, judged_completions
-from draftmill.judging.structure import Structure
+from draftmill.judging.structure import Structure, structures_from_json
 from draftmill.recipe import Recipe
 from draftmill.workspace import workspace
 from tasks.receipts import Receipt, stage
@@ -28,7 +28,7 @@ def _key(parameters: dict[str, Any]) -> object:
 @stage(name="validate", run_name="validate chunk {chunk[number]} of {chunk[total]}", version=1, key=_key, gives=GIVES)
 async def validate(chunk: Receipt, generated: Receipt, structures: dict[str, Any], recipe: Recipe) -> Receipt:
     """`{verdicts: reference, ok, quarantined, reasons, single_echo}`. `structures`: by variant, as JSON."""
-    known = {name: Structure.from_json(structure) for name, structure in structures.items()}
+    known = structures_from_json(structures)
     return await asyncio.to_thread(_judge, generated["completions"]["path"], known, recipe)
 
 

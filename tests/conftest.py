@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, settings
 
 from draftmill.recipe import Model
 from draftmill.rendering.tokenizer import load_tokenizer
-from draftmill.serving.shaped import KIMI_MARKERS, shaped_tokenizer
+from draftmill.serving.shaped import KIMI_MARKERS, QWEN3_MARKERS, shaped_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -40,15 +40,7 @@ DEEPSEEK_BOS, DEEPSEEK_EOS = "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff
 
 MARKERS: dict[str, dict[str, int]] = {
     "kimi": KIMI_MARKERS,
-    "qwen3": {
-        "<|endoftext|>": 151643,
-        "<|im_start|>": 151644,
-        "<|im_end|>": 151645,
-        "<tool_call>": 151657,
-        "</tool_call>": 151658,
-        "<think>": 151667,
-        "</think>": 151668,
-    },
+    "qwen3": QWEN3_MARKERS,
     "deepseek": {
         DEEPSEEK_BOS: 0,
         DEEPSEEK_EOS: 1,

@@ -9,6 +9,7 @@ import pyarrow as pa
 from draftmill.arrays import ids_array
 from draftmill.dataset.journal import Key
 from draftmill.dataset.storage import Storage
+from draftmill.dataset.stored import requested_rows
 from draftmill.records import Said, Span
 
 COLUMNS = ["row_key", "attempt", "input_ids", "spans"]
@@ -23,11 +24,9 @@ def read_ancestors(storage: Storage, table: pa.Table) -> dict[str, Said]:
     found: dict[str, Said] = {}
     for path, keys in sorted(wanted.items()):
         try:
-            rows = storage.read_table(path, COLUMNS)
+            rows = requested_rows(storage, path, keys, COLUMNS)
         except FileNotFoundError:
             continue
-        requests = zip(rows["row_key"].to_pylist(), rows["attempt"].to_pylist(), strict=True)
-        rows = rows.filter(pa.array([request in keys for request in requests], pa.bool_()))
         for key, ids, spans in zip(
             rows["row_key"].to_pylist(), rows["input_ids"], rows["spans"].to_pylist(), strict=True
         ):

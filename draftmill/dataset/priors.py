@@ -18,6 +18,7 @@ from draftmill.dataset import completions
 from draftmill.dataset.journal import Key
 from draftmill.dataset.schema import table_completions
 from draftmill.dataset.storage import Storage
+from draftmill.dataset.stored import requested_rows
 from draftmill.generation.continuing import is_cut
 from draftmill.records import Answer
 
@@ -51,12 +52,12 @@ def read_priors(storage: Storage, priors: pa.Table) -> dict[Key, Answer]:
 
 
 def _of_part(storage: Storage, path: str, keys: dict[Key, Key]) -> dict[Key, Answer]:
-    made = table_completions(_rows(storage, path, keys, None))
+    made = table_completions(requested_rows(storage, path, keys))
     return {completion.row.key: completion.answer for completion in made if is_cut(completion)}
 
 
 def _of_stored(storage: Storage, path: str, keys: dict[Key, Key]) -> dict[Key, Answer]:
-    table = _rows(storage, path, keys, STORED)
+    table = requested_rows(storage, path, keys, STORED)
     rows = table.drop_columns(["input_ids"]).to_pylist()
     return {
         (row["row_key"], row["attempt"]): Answer(
@@ -73,10 +74,3 @@ def _of_stored(storage: Storage, path: str, keys: dict[Key, Key]) -> dict[Key, A
         )
         for row, input_ids in zip(rows, table["input_ids"], strict=True)
     }
-
-
-def _rows(storage: Storage, path: str, keys: dict[Key, Key], columns: list[str] | None) -> pa.Table:
-    """The object's rows of these requests."""
-    table = storage.read_table(path, columns)
-    requests = zip(table["row_key"].to_pylist(), table["attempt"].to_pylist(), strict=True)
-    return table.filter(pa.array([request in keys for request in requests], pa.bool_()))

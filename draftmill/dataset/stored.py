@@ -5,7 +5,7 @@ Reads key columns of each shard and quarantine object, a few bytes a row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,6 +74,15 @@ def listed_table(storage: Storage, path: str, columns: Sequence[str] | None = No
         return storage.read_table(path, columns)
     except FileNotFoundError:
         raise missing_object(path) from None
+
+
+def requested_rows(
+    storage: Storage, path: str, keys: Collection[tuple[str, int]], columns: Sequence[str] | None = None
+) -> pa.Table:
+    """An object's rows of these requests, (row_key, attempt). Raises FileNotFoundError when it is gone."""
+    table = storage.read_table(path, columns)
+    requests = zip(table["row_key"].to_pylist(), table["attempt"].to_pylist(), strict=True)
+    return table.filter(pa.array([request in keys for request in requests], pa.bool_()))
 
 
 def row_keys(table: pa.Table) -> set[tuple[str, int]]:

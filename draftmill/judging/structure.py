@@ -6,7 +6,7 @@ shelf), stored in the manifest, applied by `judge`. Nothing in it names a model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -99,6 +99,11 @@ def ids_at(form: Form, place: int) -> tuple[int, ...]:
 def stands(form: Form, ids: Sequence[int] | Ids) -> bool:
     """Whether `ids` are one of the form's markers, no more and no less."""
     return len(ids) == len(form) and all(index in ids_at(form, place) for place, index in enumerate(ids))
+
+
+def structures_from_json(data: Mapping[str, Any]) -> dict[str, Structure]:
+    """Each variant's structure, as `Structure.to_json` wrote them."""
+    return {name: Structure.from_json(structure) for name, structure in data.items()}
 
 
 def _lists(value: Any) -> Any:

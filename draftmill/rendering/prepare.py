@@ -11,7 +11,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from draftmill.rendering.specimens import Specimen, specimens
 from draftmill.rendering.template import Refused, render_date, render_ids
 from draftmill.rendering.tokenizer import load_tokenizer, model_vocabulary, template_digest, tokenizer_digest
 from draftmill.variants import by_variant
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 CANARY_MESSAGES = [{"role": "user", "content": "Say hello."}]
 """What the gate asks, rendered as any prompt is."""
@@ -62,7 +65,9 @@ def prepare(recipe: Recipe) -> Variants:
     Raises RecipeError when either cannot be had, and for two variants that ask
     the same: a name in `template_kwargs` that this template does not heed.
     """
-    variants = {name: prepare_one(alone) for name, alone in by_variant(recipe).items()}
+    tokenizer = load_tokenizer(recipe.model)  # the same for all, and so is what it and its template are known by
+    provenance = {"tokenizer_sha256": tokenizer_digest(tokenizer), "chat_template_sha256": template_digest(tokenizer)}
+    variants = {name: _prepared(alone, tokenizer, provenance) for name, alone in by_variant(recipe).items()}
     for (name, one), (other_name, other) in combinations(variants.items(), 2):
         if np.array_equal(one.canary_ids, other.canary_ids) and one.recipe.sampling == other.recipe.sampling:
             raise RecipeError(
@@ -85,10 +90,8 @@ def structures_json(variants: Variants) -> dict[str, Any]:
     return {name: prepared.structure.to_json() for name, prepared in variants.items()}
 
 
-def prepare_one(recipe: Recipe) -> Prepared:
-    """Of a recipe without variants. Raises RecipeError as `prepare` does."""
-    tokenizer = load_tokenizer(recipe.model)
-    provenance = {"tokenizer_sha256": tokenizer_digest(tokenizer), "chat_template_sha256": template_digest(tokenizer)}
+def _prepared(recipe: Recipe, tokenizer: PreTrainedTokenizerBase, provenance: dict[str, Any]) -> Prepared:
+    """Of one variant's recipe."""
     date, template_kwargs = render_date(recipe.model), recipe.model.template_kwargs
     how = digest({**provenance, "template_kwargs": template_kwargs, "date": str(date)})
     structure = derive_structure(tokenizer, recipe)

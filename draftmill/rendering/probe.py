@@ -94,14 +94,15 @@ def probe_template(
     render = _Renderer(tokenizer, template_kwargs)
     added = {index: str(token) for index, token in tokenizer.added_tokens_decoder.items()}
     blank = blank_ids(tokenizer)
+    blanks = frozenset(blank)
     prompt = render.required(user(CONTENTS[0]))
     tail = render.tail(prompt)
     eos = tokenizer.eos_token_id
     turns = read_turns(
         render,
         tail=tail,
-        markers={index: text for index, text in added.items() if index not in set(blank)},
-        blanks=frozenset(blank),
+        markers={index: text for index, text in added.items() if index not in blanks},
+        blanks=blanks,
         known_ends=frozenset({*end_ids, *(() if eos is None else (eos,))}),
     )
     return Probe(

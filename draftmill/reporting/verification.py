@@ -11,7 +11,7 @@ from draftmill.dataset.storage import open_storage
 from draftmill.dataset.verify import Judge, Verification, verify
 from draftmill.errors import DatasetError
 from draftmill.judging.judged import Rules, judged_table
-from draftmill.judging.structure import Structure
+from draftmill.judging.structure import structures_from_json
 
 NO_STRUCTURE = "of a variant that the manifest has no structure of"
 """Said of a row that nothing can judge: its manifest is not whole."""
@@ -28,7 +28,7 @@ def verify_dataset(url: str) -> Verification:
 
 
 def _judge_by(structures: dict[str, Any], recipe: dict[str, Any]) -> Judge:
-    known = {name: Structure.from_json(structure) for name, structure in structures.items()}
+    known = structures_from_json(structures)
     rules = Rules(recipe["on_truncated"], recipe["degenerate"])
 
     def reasons(table: pa.Table) -> list[str | None]:
