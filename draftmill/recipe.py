@@ -239,6 +239,10 @@ class Recipe(_Part):
     continue_times: Int = Field(
         4, ge=1, le=1000, description="How often a row is asked on, max_new_tokens each, with on_truncated: continue."
     )
+    commit: Literal["create", "lock"] = Field(
+        "create",
+        description="For object storage that does not honour create-only puts: refuse it, or hold a lock object.",
+    )
     keep_messages: bool = Field(True, description="The source's messages as a column.")
 
     @field_validator("structure")

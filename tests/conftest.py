@@ -1,8 +1,9 @@
 """What all tests share.
 
 Hypothesis without deadlines, since wall time says nothing about a loaded
-machine; tokenizers shaped like large models', with real chat templates; and one
-embedded engine for the whole session, in a process of its own.
+machine; tokenizers shaped like large models', with real chat templates; one
+embedded engine and one S3 server (SeaweedFS) for the whole session, each a
+process of its own that starts when the first test asks for it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
@@ -20,9 +22,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from s3fs import S3FileSystem
 
 from draftmill.recipe import Model
 from draftmill.rendering.tokenizer import load_tokenizer
+from draftmill.serving.seaweed import SeaweedFS
 from draftmill.serving.shaped import KIMI_MARKERS, QWEN3_MARKERS, shaped_tokenizer
 
 if TYPE_CHECKING:
@@ -146,3 +150,32 @@ def engine_url() -> Iterator[str]:
         process.terminate()
         _, errors = process.communicate(timeout=30)
         assert (process.returncode, errors) == (0, "")
+
+
+@pytest.fixture(scope="session")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedFS]:
+    """A real S3 server. Whoever kills it starts a server of his own instead."""
+    with SeaweedFS(tmp_path_factory.mktemp("seaweed")) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(seaweed: SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new, empty bucket; the environment has what a client needs for it."""
+    use_s3(seaweed.environment, monkeypatch)
+    return seaweed.make_bucket(f"test-{uuid.uuid4().hex}")
+
+
+def use_s3(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on s3:// is that server: s3fs keeps its clients, also after the environment has changed."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def s3_environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]:
+    """`s3_environment(server.environment)`: from now on s3:// is that server."""
+    return lambda environment: use_s3(environment, monkeypatch)
