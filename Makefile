@@ -56,9 +56,10 @@ unit: setup ## pytest: tests/flows beside all the rest
 soak: setup ## 20,000 rows with every fault, every way a run ends, 30 SIGKILLs: a quarter of an hour
 	@$(BIN)/python -m pytest tests/flows/soak
 
-bench: setup ## draftmill against a plain loop, judging, rendering: half an hour on a quiet machine; benchmarks/README.md
+bench: setup ## draftmill against a plain loop, judging, rendering, planning: half an hour on a quiet machine; benchmarks/README.md
 	@$(BIN)/python benchmarks/judging.py
 	@$(BIN)/python benchmarks/rendering.py
+	@$(BIN)/python benchmarks/planning.py
 	@$(BIN)/python benchmarks/compare.py
 
 templates: setup ## what is decided about 786 chat templates (TOKENIZER=folder for another vocabulary)

@@ -1,7 +1,8 @@
 """`draftmill COMMAND`: data to stdout, progress and errors to stderr, the exit status that README.md names.
 
 Commands that run a flow find it through the entry point `draftmill.flows`; all
-others are plain calls into the library. An error of draftmill's own is printed
+others are plain calls into the library (those that look at a dataset or keep
+house in it: cli_dataset.py). An error of draftmill's own is printed
 in its four parts; a traceback is always a fault of ours.
 """
 
@@ -17,6 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
+from draftmill.cli_dataset import COMMANDS, DatasetUrl, Json
 from draftmill.errors import DraftmillError, GateRefused, RecipeError
 from draftmill.generation.night import parse_until
 from draftmill.recipe import Recipe
@@ -46,11 +48,9 @@ PREFECT_DEFAULTS = {
 """Settings for a local Prefect server; the environment wins."""
 
 RecipePath = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file; see deployments/recipes/.")]
-DatasetUrl = Annotated[str, typer.Argument(metavar="DATASET", help="A folder or s3://bucket/prefix.")]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value: sampling.top_p=0.9")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Make the last line of stdout one JSON object.")]
 
 
 def main() -> None:
@@ -120,12 +120,12 @@ def gate(recipe: RecipePath, sets: Sets = None, as_json: Json = False) -> None:
     Example: draftmill gate deployments/recipes/demo.yaml
     """
     from draftmill.dataset.manifest import newest, servers_of
-    from draftmill.dataset.storage import open_storage
+    from draftmill.dataset.storage import open_checked
     from draftmill.gate import look
     from draftmill.rendering.prepare import prepare
 
     loaded = load_recipe(recipe, tuple(sets or ()))
-    last = servers_of(newest(open_storage(loaded.dataset)))
+    last = servers_of(newest(open_checked(loaded.dataset)))
     with terminal.listening():
         seen = asyncio.run(look(loaded, prepare(loaded), last=last))
     terminal.print_gate(seen.checks, as_json=as_json)
@@ -165,45 +165,6 @@ def inspect(
 
 
 @app.command()
-def status(dataset: DatasetUrl, as_json: Json = False) -> None:
-    """Show a dataset's manifests, counts, reasons, rejected prompts and unfinished rows.
-
-    Example: draftmill status demo-dataset
-    """
-    from draftmill.dataset.status import dataset_status
-
-    terminal.print_status(dataset_status(dataset), as_json=as_json)
-
-
-@app.command()
-def show(
-    dataset: DatasetUrl,
-    row: Annotated[str, typer.Argument(metavar="ROW", help="A row's number or the start of its key.")],
-) -> None:
-    """Show one row, its ids coloured by prompt, reasoning, content and markers.
-
-    Example: draftmill show demo-dataset 0
-    """
-    from draftmill.reporting.row_view import row_view
-
-    terminal.print_row(row_view(dataset, row))
-
-
-@app.command()
-def verify(dataset: DatasetUrl, as_json: Json = False) -> None:
-    """Read everything the manifest lists and name each fault.
-
-    Example: draftmill verify demo-dataset
-    """
-    from draftmill.reporting.verification import verify_dataset
-
-    verification = verify_dataset(dataset)
-    terminal.print_verification(verification, as_json=as_json)
-    if verification.faults:
-        sys.exit(1)
-
-
-@app.command()
 def engine(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="0 = a free one; the URL goes to stdout.")
@@ -237,6 +198,10 @@ def engine(
     )
 
 
+for command in COMMANDS:
+    app.command()(command)
+
+
 def _launch(flow: str, **parameters: Any) -> dict[str, Any]:
     for name, value in PREFECT_DEFAULTS.items():
         os.environ.setdefault(name, value)
@@ -248,6 +213,8 @@ def _launch(flow: str, **parameters: Any) -> dict[str, Any]:
 
 
 def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
+    if plan:
+        terminal.print_plan(data["plan"])
     terminal.print_summary(data["summary"], plan=plan, as_json=as_json, attempts=data["attempts"])
     terminal.print_drift(data["drift"])
     rows = data["summary"]["rows"]
@@ -261,11 +228,11 @@ def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
 def _stored_recipe(dataset: str, sets: tuple[str, ...]) -> Recipe:
     """The recipe of a dataset's newest manifest, with --set on top."""
     from draftmill.dataset.status import existing
-    from draftmill.dataset.storage import open_storage
+    from draftmill.dataset.storage import open_checked
     from draftmill.recipe import anchored
     from draftmill.recipe_file import assign
 
-    manifest = existing(open_storage(dataset))
+    manifest = existing(open_checked(dataset))
     data = copy.deepcopy(manifest.recipe)
     for assignment in sets:
         assign(data, assignment)

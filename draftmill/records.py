@@ -93,7 +93,7 @@ class Row:
     """One prompt x one sample (x one turn): a request. (row_key, attempt) is its identity.
 
     `prompt_ids` are exactly what is sent; `max_new_tokens` is this row's own
-    budget: the recipe's, or what the context leaves when that is less.
+    budget: the recipe's, or what the context leaves when that is less. `line`: of the prompt in its source.
 
     The rest is for conversations with several turns to ask (`prompts.turns: all`), None or empty otherwise. `history`:
     whether this row holds all turns as spans or one of them. `earlier`: the row_keys of the turns before its last
@@ -119,6 +119,7 @@ class Row:
     room: int | None = None
     spans: tuple[Span, ...] = ()
     whole: str | None = None
+    line: int | None = None
 
     @property
     def turn(self) -> int:

@@ -12,16 +12,18 @@ import contextlib
 import functools
 import gc
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from typing import TypeVar
 
 import aiohttp
 
 from draftmill import plugins
 from draftmill.dataset import completions
 from draftmill.dataset.journal import Journal, journal_path
-from draftmill.dataset.storage import Storage, open_storage
+from draftmill.dataset.storage import Commit, Storage, open_storage
 from draftmill.errors import DatasetError
 from draftmill.gate import look_again
 from draftmill.generation.conversations import NextTurn
@@ -39,15 +41,22 @@ from draftmill.rendering.prepare import Variants
 PART_EVERY_S = 60.0
 """Seconds of new rows that a lost machine may cost: how often the journal's tail goes to the dataset."""
 
+THREADS = 16
+"""Threads that read and write the dataset: a chunk keeps one at a time busy, and few chunks are between their stages
+at once. In an outage all may wait for the storage; what comes later then waits for a thread, and costs no memory."""
+
 log = logging.getLogger("draftmill.workspace")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A dataset and this machine's journal of it; a plan has none."""
+    """A dataset, the threads that read and write it, and this machine's journal of it; a plan has none."""
 
     storage: Storage
     held: Journal | None
+    threads: ThreadPoolExecutor
 
     @property
     def journal(self) -> Journal:
@@ -83,36 +92,60 @@ def conversing() -> Conversing:
     return _CONVERSING.get()
 
 
+async def in_thread(function: Callable[..., T], *arguments: object, **named: object) -> T:
+    """What the function gives, from a thread of the workspace: for all that touches the dataset.
+
+    Not asyncio.to_thread: a storage that is away for minutes would hold all of its threads, in which the event loop
+    also looks up the names of the engine's hosts. Raises what the function raises.
+    """
+    call = functools.partial(copy_context().run, function, *arguments, **named)
+    return await asyncio.get_running_loop().run_in_executor(workspace().threads, call)
+
+
 @contextlib.asynccontextmanager
-async def open_workspace(dataset: str) -> AsyncIterator[Workspace]:
+async def open_workspace(dataset: str, commit: Commit = "create") -> AsyncIterator[Workspace]:
     """The dataset and its journal, which one run at a time holds; the journal's tail is uploaded first.
 
-    Raises DatasetError when another run on this machine holds it.
+    `commit`: the recipe's. Raises DatasetError when another run on this machine holds it, or when the storage cannot
+    be read and written, or lets two writers create one object.
     """
     storage = open_storage(dataset)
     with Journal(journal_path(dataset)) as journal:
-        await asyncio.to_thread(completions.upload, storage, journal)
-        with _set(Workspace(storage, journal)) as space:
+        async with _opened(storage, journal) as space:
+            await in_thread(storage.check)
+            await in_thread(storage.check_writing, commit)
+            await in_thread(completions.upload, storage, journal)
             yield space
 
 
 @contextlib.asynccontextmanager
 async def open_for_plan(dataset: str) -> AsyncIterator[Workspace]:
-    """The dataset without its journal, also while a run holds that: its last minute then counts as to be asked."""
+    """The dataset without its journal, also while a run holds that: its last minute then counts as to be asked.
+
+    Raises DatasetError when the storage cannot be read.
+    """
     storage = open_storage(dataset)
-    with contextlib.suppress(DatasetError), Journal(journal_path(dataset)) as journal:
-        await asyncio.to_thread(completions.upload, storage, journal)
-    with _set(Workspace(storage, None)) as space:
+    async with _opened(storage, None) as space:
+        await in_thread(storage.check)
+        with contextlib.suppress(DatasetError), Journal(journal_path(dataset)) as journal:
+            await in_thread(completions.upload, storage, journal)
         yield space
 
 
-@contextlib.contextmanager
-def _set(space: Workspace) -> Iterator[Workspace]:
+@contextlib.asynccontextmanager
+async def _opened(storage: Storage, journal: Journal | None) -> AsyncIterator[Workspace]:
+    """The workspace inside the block. No thread outlives it: they would go on with a journal that is closed."""
+    threads = ThreadPoolExecutor(THREADS, thread_name_prefix="dataset")
+    space = Workspace(storage, journal, threads)
     token = _WORKSPACE.set(space)
     try:
         yield space
     finally:
         _WORKSPACE.reset(token)
+        storage.stop_waiting()
+        threads.shutdown(wait=False, cancel_futures=True)
+        # Off the loop, where the requests of others still end; what waits has been told, a request has its timeout.
+        await asyncio.to_thread(threads.shutdown)
 
 
 @contextlib.asynccontextmanager
@@ -156,6 +189,10 @@ async def open_pool(
             gc.freeze()
             try:
                 yield pool
+            except BaseException:
+                # The run is over: nobody sits through an outage of the storage before it may end.
+                space.storage.stop_waiting()
+                raise
             finally:
                 gc.unfreeze()
                 _POOL.reset(token)
@@ -166,7 +203,7 @@ async def open_pool(
 async def _upload_parts(space: Workspace) -> None:
     while True:
         await asyncio.sleep(PART_EVERY_S)
-        upload = asyncio.create_task(asyncio.to_thread(completions.upload, space.storage, space.journal))
+        upload = asyncio.create_task(in_thread(completions.upload, space.storage, space.journal))
         try:
             await asyncio.shield(upload)
         except asyncio.CancelledError:

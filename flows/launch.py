@@ -12,8 +12,6 @@ import contextlib
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -31,6 +29,7 @@ import flows
 import tasks
 from draftmill.errors import DraftmillError, MissingPart, RunStopped
 from draftmill.reporting.terminal import print_error
+from draftmill.serving.process import ends_with_us
 from flows.refresh import refresh
 from flows.rerun import rerun
 
@@ -128,7 +127,7 @@ def _server() -> Iterator[None]:
     server.start(timeout=START_TIMEOUT_S)
     assert server.server_process is not None, "start() returns with a running process, or raises"
     try:
-        with _ends_with_us(server.server_process.pid):
+        with ends_with_us(server.server_process.pid):
             yield
     finally:
         # Log lines and events still on their way need the server.
@@ -146,17 +145,3 @@ async def _check_server(url: str) -> None:
                 expected="a running server at PREFECT_API_URL (or in Prefect's profile)",
                 remedy="start it (prefect server start), or unset PREFECT_API_URL to run on a local one",
             )
-
-
-@contextlib.contextmanager
-def _ends_with_us(pid: int) -> Iterator[None]:
-    """Ends `pid` when this process is gone, SIGKILL included: Prefect's own clean-up needs a living process."""
-    code = "import os, sys; sys.stdin.read(); os.kill(int(sys.argv[1]), 15)"
-    watcher = subprocess.Popen(
-        [sys.executable, "-c", code, str(pid)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        yield
-    finally:
-        watcher.kill()
-        watcher.wait()

@@ -12,9 +12,10 @@ from prefect.runtime import flow_run
 from draftmill.dataset.status import existing
 from draftmill.recipe import Recipe, anchored
 from draftmill.rendering.prepare import prepare
-from draftmill.workspace import open_workspace
+from draftmill.workspace import in_thread, open_workspace
 from flows.refresh import refresh_stages
 from tasks.load import load
+from tasks.plan import compare
 from tasks.rejudge import rejudge
 from tasks.report import report
 
@@ -35,13 +36,14 @@ async def rerun(recipe: Recipe, generate: bool = False, reasons: list[str] | Non
     """
     started_s = time.monotonic()
     recipe = anchored(recipe)
-    async with open_workspace(recipe.dataset) as space:
+    async with open_workspace(recipe.dataset, recipe.commit) as space:
         # The source first: a rerun that cannot go on to the end has not yet sealed half of it.
         loaded = await load(recipe) if generate else {}
         variants = await asyncio.to_thread(prepare, recipe)
-        manifest = await asyncio.to_thread(existing, space.storage)
-        summary = await rejudge(manifest, recipe, variants)
+        manifest = await in_thread(existing, space.storage)
+        since = await compare(recipe, variants)
+        summary = await rejudge(manifest, recipe, variants, anew=True)
         if generate:
-            return await refresh_stages(recipe, loaded, again=reasons or [], rejudged=summary)
+            return await refresh_stages(recipe, loaded, again=reasons or [], since=since, rejudged=summary)
         summary.seconds = time.monotonic() - started_s
         return await report(summary)

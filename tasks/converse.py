@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from draftmill.dataset.ancestors import read_ancestors
@@ -11,14 +10,14 @@ from draftmill.dataset.schema import table_rows
 from draftmill.generation.conversations import Conversations, Outcome
 from draftmill.generation.tickets import Asked
 from draftmill.records import Completion, HistoryMode, Row, Said
-from draftmill.workspace import Workspace, conversing, pool
+from draftmill.workspace import Workspace, conversing, in_thread, pool
 from tasks.answers import ended_early, find_known, named, put_completions
 from tasks.receipts import Receipt
 
 
 async def converse(space: Workspace, chunk: Receipt) -> Receipt:
     """The receipt of `generate`, for a chunk whose rows have several turns or are turns of a conversation."""
-    rows, known, sealed = await asyncio.to_thread(_there, space, chunk)
+    rows, known, sealed = await in_thread(_there, space, chunk)
     number = chunk["number"]
     pool().expect(number, len({_root(row) for row in rows if row.key not in known}))
 
@@ -37,7 +36,7 @@ async def converse(space: Workspace, chunk: Receipt) -> Receipt:
     )
     outcome = await conversations.outcome()
     await space.journal.flush()
-    return await asyncio.to_thread(_store, space, rows, outcome)
+    return await in_thread(_store, space, rows, outcome)
 
 
 def _there(space: Workspace, chunk: Receipt) -> tuple[list[Row], dict[Key, Completion], dict[str, Said]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +14,7 @@ from draftmill.generation.night import Night
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.rendering.prepare import Variants
-from draftmill.workspace import workspace
+from draftmill.workspace import in_thread, workspace
 from tasks.receipts import Receipt, artifact_key
 
 
@@ -33,7 +32,7 @@ async def gate(recipe: Recipe, variants: Variants, *, night: Night) -> Receipt:
 
 
 async def _check(recipe: Recipe, variants: Variants, night: Night) -> dict[str, Any]:
-    last = servers_of(await asyncio.to_thread(newest, workspace().storage))
+    last = servers_of(await in_thread(newest, workspace().storage))
     seen = await look(recipe, variants, last=last, night=night)
     table = [{key: str(value) for key, value in asdict(check).items()} for check in seen.checks]
     await acreate_table_artifact(

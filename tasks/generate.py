@@ -12,7 +12,6 @@ turns of conversations are `converse`'s.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +24,7 @@ from draftmill.dataset.schema import table_rows
 from draftmill.generation.continuing import taken_up
 from draftmill.generation.tickets import Asked
 from draftmill.records import Answer, Completion, Row
-from draftmill.workspace import Workspace, pool, workspace
+from draftmill.workspace import Workspace, in_thread, pool, workspace
 from tasks.answers import ended_early, find_known, named, put_completions
 from tasks.converse import converse
 from tasks.receipts import Receipt, stage
@@ -44,10 +43,10 @@ async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
     if chunk["turns"]:
         receipt = await converse(space, chunk)
     else:
-        rows, known, priors = await asyncio.to_thread(_there, space, chunk)
+        rows, known, priors = await in_thread(_there, space, chunk)
         asked = await pool().ask([row for row in rows if row.key not in known], chunk=chunk["number"], priors=priors)
         await space.journal.flush()
-        receipt = await asyncio.to_thread(_store, space, rows, [*known.values()], asked)
+        receipt = await in_thread(_store, space, rows, [*known.values()], asked)
     if receipt["failed"] or receipt["pending"]:
         return Failed(message=_missing(receipt, pool().stopped), data=receipt)
     return receipt

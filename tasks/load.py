@@ -1,59 +1,64 @@
-"""Load: prompt files in, slices of canonical prompts and the list of rejected rows out."""
+"""Load: prompt files in, slices of canonical prompts and the rejected rows out, each written as it fills."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import asdict
 from typing import Any
 
-from draftmill.dataset.rejected import rejections_table
+from draftmill.errors import SourceError
 from draftmill.progress import listener
-from draftmill.prompts.load import Loaded, load_prompts, source_digest
-from draftmill.recipe import Recipe
-from draftmill.workspace import workspace
+from draftmill.prompts.digest import source_digest
+from draftmill.prompts.found import Found, found_lines
+from draftmill.prompts.load import Rejected, Slice, stream_prompts
+from draftmill.recipe import Prompts, Recipe
+from draftmill.workspace import in_thread, workspace
 from tasks.receipts import Receipt, result, stage
-
-SLICES_AT_MOST = 100
-"""Slices of a source; each is a task run of `tokenize`."""
-
-SLICE_ROWS_AT_LEAST = 2_000
-"""Prompts: below that a task run costs more than its slice."""
 
 
 async def load(recipe: Recipe) -> Receipt:
-    """`{slices: [reference], rejected: reference or None, prompts, num_rejected, files}`."""
+    """`{slices: [reference], rejected: [reference], prompts, num_rejected, found}`; says what the source is."""
     listener().stage("reading prompts")
-    return await result(load_prompt_files, recipe, await asyncio.to_thread(source_digest, recipe.prompts))
+    receipt = await result(load_prompt_files, recipe, await in_thread(source_digest, recipe.prompts))
+    for line in found_lines(receipt["found"]):
+        listener().stage(line)
+    return receipt
 
 
 @stage(
     name="load",
     run_name="load prompts",
-    version=2,
+    version=3,
     key=lambda p: p["source"],
-    gives={"slices", "rejected", "prompts", "num_rejected", "files"},
+    gives={"slices", "rejected", "prompts", "num_rejected", "found"},
 )
 async def load_prompt_files(recipe: Recipe, source: str) -> Receipt:
     """The task. `source`: digest of the files and of the fields of `prompts`."""
-    loaded = await asyncio.to_thread(load_prompts, recipe.prompts)
-    return await asyncio.to_thread(_store, loaded)
+    receipt = await in_thread(_store, recipe.prompts)
+    if await in_thread(source_digest, recipe.prompts) != source:
+        # A receipt would say for ever that the files as they were hold what was read half from others.
+        raise SourceError(
+            "the prompt files were changed while they were read",
+            value=", ".join(recipe.prompts.paths),
+            expected="files that stay as they are until they are loaded",
+            remedy="run again when they are complete; write them elsewhere and move them into place",
+        )
+    return receipt
 
 
-def _store(loaded: Loaded) -> Receipt:
-    storage = workspace().storage
-    num_rows = loaded.table.num_rows
-    slice_rows = max(SLICE_ROWS_AT_LEAST, -(-num_rows // SLICES_AT_MOST))
-    slices: list[dict[str, Any]] = [
-        storage.put_table("prompts", loaded.table.slice(start, slice_rows)).model_dump()
-        for start in range(0, num_rows, slice_rows)
-    ]
-    rejected = None
-    if loaded.rejected:
-        rejected = storage.put_table("prompts", rejections_table(loaded.rejected)).model_dump()
+def _store(prompts: Prompts) -> Receipt:
+    storage, found = workspace().storage, Found()
+    slices: list[dict[str, Any]] = []
+    rejected: list[dict[str, Any]] = []
+    for part in stream_prompts(prompts):
+        if isinstance(part, Slice):
+            slices.append(storage.put_table("prompts", part.table).model_dump())
+        elif isinstance(part, Rejected):
+            rejected.append(storage.put_table("prompts", part.table).model_dump())
+        else:
+            found.add(part)
     return {
         "slices": slices,
         "rejected": rejected,
-        "prompts": num_rows,
-        "num_rejected": len(loaded.rejected),
-        "files": [asdict(file) for file in loaded.files],
+        "prompts": sum(ref["rows"] for ref in slices),
+        "num_rejected": sum(ref["rows"] for ref in rejected),
+        "found": found.to_json(),
     }

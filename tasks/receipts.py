@@ -12,7 +12,6 @@ Prefect's own retries are off: what may be retried is decided once, per row, in
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ from draftmill.dataset.journal import state_folder
 from draftmill.dataset.manifest import ObjectRef
 from draftmill.dataset.schema import FORMAT
 from draftmill.identity import digest
-from draftmill.workspace import workspace
+from draftmill.workspace import in_thread, workspace
 
 Receipt = dict[str, Any]
 
@@ -65,7 +64,7 @@ def stage(
 async def run(stage: Task[..., Any], *arguments: Any) -> State[Any]:
     """The stage's state: Cached when a receipt holds, else from running it (again)."""
     state: State[Any] = await stage(*arguments, return_state=True)
-    if state.name == "Cached" and not await asyncio.to_thread(_holds, stage.name, await state.aresult()):
+    if state.name == "Cached" and not await in_thread(_holds, stage.name, await state.aresult()):
         state = await stage.with_options(refresh_cache=True)(*arguments, return_state=True)
     return state
 

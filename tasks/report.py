@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from prefect import State, task
@@ -21,21 +22,24 @@ PAGES = {"summary": "The run in short", "drift": "The new rows beside those of t
 """Markdown artifacts, and what they are."""
 
 
-def report_plan(summary: Summary) -> State[dict[str, Any]]:
-    """A plan's numbers as the flow's state: nothing was done, so nothing is published."""
-    data: dict[str, Any] = {"summary": summary.to_json(), "attempts": {}, "drift": [], "error": None, "exit_code": 0}
+def report_plan(summary: Summary, plan: list[str]) -> State[dict[str, Any]]:
+    """A plan's numbers and its lines as the flow's state: nothing was done, so nothing is published."""
+    data: dict[str, Any] = {"summary": summary.to_json(), "plan": plan, "attempts": {}, "drift": []}
+    data |= {"error": None, "exit_code": 0}
     return Completed(name="Planned", message=f"{summary.rows['generated']} rows to ask", data=data)
 
 
-async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[dict[str, Any]]:
-    """Artifacts, then the state the flow ends with; its data is `{summary, attempts, drift, error, exit_code}`.
+async def report(
+    summary: Summary, outcome: RunOutcome | None = None, *, plan: Sequence[str] = ()
+) -> State[dict[str, Any]]:
+    """Artifacts, then the state the flow ends with; its data is `{summary, plan, attempts, drift, error, exit_code}`.
 
-    `drift`: the report's lines, for a terminal.
+    `plan`: the plan's lines; `drift`: the report's, for a terminal.
     """
     numbers, drift = summary.to_json(), summary.drift
     for text in drift.warnings if drift else ():
         log.warning("%s", text)
-    pages = {"summary": _markdown(numbers, summary.attempts, drift)}
+    pages = {"summary": _markdown(numbers, summary.attempts, drift, plan)}
     if drift:
         pages["drift"] = drift.markdown(summary.dataset)
     # Its own state: what is sealed stays sealed, whether the UI has the numbers or not.
@@ -45,6 +49,7 @@ async def report(summary: Summary, outcome: RunOutcome | None = None) -> State[d
     error = _first_error(outcome) if outcome else None
     data = {
         "summary": numbers,
+        "plan": list(plan),
         "attempts": summary.attempts,
         "drift": drift.lines() if drift else [],
         "error": str(error) if error else None,
@@ -76,7 +81,7 @@ async def publish(numbers: dict[str, Any], pages: dict[str, str]) -> None:
         await acreate_markdown_artifact(markdown=text, key=artifact_key(dataset, name), description=PAGES[name])
 
 
-def _markdown(numbers: dict[str, Any], attempts: dict[str, int], drift: DriftReport | None) -> str:
+def _markdown(numbers: dict[str, Any], attempts: dict[str, int], drift: DriftReport | None, plan: Sequence[str]) -> str:
     rows, tokens = numbers["rows"], numbers["tokens"]
     lines = [
         f"# {numbers['dataset']}, manifest {numbers['manifest']}",
@@ -89,6 +94,8 @@ def _markdown(numbers: dict[str, Any], attempts: dict[str, int], drift: DriftRep
         lines.append(f"- good rows by attempt (asked again, or on): {counts}")
     if drift:
         lines.append(f"- drift: {len(drift.warnings)} warnings, see `{artifact_key(numbers['dataset'], 'drift')}`")
+    if plan:
+        lines += ["", "## What was planned", "```text", *plan, "```"]
     return "\n".join(lines)
 
 

@@ -6,23 +6,26 @@ dataset. Counts must close before it.
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from prefect import task
 
 from draftmill.dataset.commit import commit as commit_change
 from draftmill.dataset.manifest import ObjectRef, newest
-from draftmill.dataset.seal import Change, Sealed, Tally
+from draftmill.dataset.plan import SUCCESSION
+from draftmill.dataset.recount import Planned
+from draftmill.dataset.seal import Change, Sealed
+from draftmill.dataset.stored import REQUESTS
 from draftmill.identity import row_identity
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.rendering.prepare import Variants, structures_json
 from draftmill.reporting.drift_report import sealed_report
+from draftmill.reporting.final_summary import final_summary
 from draftmill.reporting.provenance import provenance
 from draftmill.reporting.summary import Summary, add_chunk, check_closed, planned_summary
-from draftmill.workspace import workspace
+from draftmill.workspace import in_thread, workspace
 from tasks.chunks import RunOutcome
 from tasks.receipts import Receipt
 
@@ -36,24 +39,29 @@ async def seal(plan: Receipt, gate: Receipt, outcome: RunOutcome, recipe: Recipe
         good=_objects(uploads, "shard"),
         bad=_objects(uploads, "quarantine"),
         rejected=[ObjectRef.model_validate(plan["rejected"])] if plan["rejected"] else [],
-        dropped=frozenset((key, attempt) for key, attempt in plan["dropped"]),
-        succession={(key, attempt): successor for key, attempt, successor in plan["succession"]},
-        **made_by(recipe, variants, await asyncio.to_thread(_servers, gate)),
-        counts=lambda tally: _final(summary, tally).to_manifest(),
+        dropped=await in_thread(_planned_table, plan["dropped"], REQUESTS),
+        succession=await in_thread(_planned_table, plan["succession"], SUCCESSION),
+        planned=Planned(plan["manifest"], plan["slices"], [chunk["rows"]["path"] for chunk in plan["chunks"]]),
+        **await in_thread(_made_now, recipe, variants, gate),
+        counts=lambda tally: final_summary(summary, tally).to_manifest(),
         failed=[row for chunk in outcome.chunks if chunk.generated for row in chunk.generated["failures"]],
     )
     # Without a change too, for the numbers; only a first run that got no row has nothing to seal.
     if change.good or change.bad or plan["manifest"]:
         listener().stage("sealing")
         sealed = await commit(change)
-        summary = _final(summary, sealed.tally)
+        summary = final_summary(summary, sealed.tally)
         summary.manifest, summary.sealed = sealed.manifest.version, sealed.sealed
         summary.drift = sealed_report(sealed)
     return summary
 
 
+def _made_now(recipe: Recipe, variants: Variants, gate: Receipt) -> dict[str, Any]:
+    return made_by(recipe, variants, _servers(gate))
+
+
 def made_by(recipe: Recipe, variants: Variants, servers: list[dict[str, Any]]) -> dict[str, Any]:
-    """The fields of a Change that say how its rows were made."""
+    """The fields of a Change that say how its rows were made. Blocks."""
     recipes = {name: prepared.recipe for name, prepared in variants.items()}
     return {
         "recipe": recipe.model_dump(mode="json"),
@@ -78,7 +86,7 @@ async def commit(change: Change) -> Sealed:
     # A closure: the change is no receipt, and Prefect would hash and store an argument.
     @task(name="seal", task_run_name="seal the manifest", persist_result=False)
     async def seal_manifest() -> Sealed:
-        return await asyncio.to_thread(commit_change, space.storage, space.journal, change)
+        return await in_thread(commit_change, space.storage, space.journal, change)
 
     sealed: Sealed = await seal_manifest()
     return sealed
@@ -101,22 +109,10 @@ def run_summary(plan: Receipt, outcome: RunOutcome, recipe: Recipe) -> Summary:
     return summary
 
 
+def _planned_table(ref: dict[str, Any] | None, schema: pa.Schema) -> pa.Table:
+    """What the plan refers to; empty where it has nothing of the kind."""
+    return workspace().storage.read_table(ref["path"], schema.names) if ref else schema.empty_table()
+
+
 def _objects(uploads: list[Receipt], name: str) -> list[ObjectRef]:
     return [ObjectRef.model_validate(upload[name]) for upload in uploads if upload[name]]
-
-
-def _final(before: Summary, tally: Tally) -> Summary:
-    """The numbers with what only the commit knows. Called at each try of a race, so it changes nothing in place."""
-    summary = replace(before, rows=before.rows.copy(), attempts=dict(tally.attempts))
-    rows = summary.rows
-    rows["superseded"], rows["dropped"] = tally.superseded, tally.dropped
-    # A lost race: the winner had these rows, and its verdict stands.
-    for (good, good_as_sealed), number in tally.sealed_before.items():
-        rows["ok" if good else "quarantined"] -= number
-        rows["kept" if good_as_sealed else "held"] += number
-        resumed = min(number, rows["resumed"])
-        rows["resumed"] -= resumed
-        rows["generated"] -= number - resumed
-    # Good rows that are neither kept nor new: their prompt is gone, or their successor is not in.
-    rows["carried"] = tally.good_rows - rows["kept"] - rows["ok"]
-    return summary

@@ -20,7 +20,7 @@ from draftmill.progress import Rows, listener
 from draftmill.recipe import Recipe
 from draftmill.rendering.processes import PIECE_ROWS, Renderers
 from draftmill.rendering.render import Rendered
-from draftmill.workspace import workspace
+from draftmill.workspace import in_thread, workspace
 from tasks.receipts import Receipt, result, stage
 
 SHOWN_REJECTS = 3
@@ -40,7 +40,7 @@ async def tokenize_prompts(loaded: Receipt, recipe: Recipe, renders: str) -> lis
     numbered = [{"number": n, "total": len(slices), "prompts": ref} for n, ref in enumerate(slices, 1)]
     rendered = await _all_slices(numbered, recipe, renders)
     if not any(part["rows"]["rows"] for part in rendered):
-        raise await asyncio.to_thread(_nothing, rendered, recipe)
+        raise await in_thread(_nothing, rendered, recipe)
     if kept := sum(part["special_text"] for part in rendered):
         listener().stage(f"{kept} prompts hold text that becomes control ids; kept (prompts.special_text)")
     return rendered
@@ -125,8 +125,8 @@ def _key(parameters: dict[str, Any]) -> object:
 )
 async def tokenize_slice(part: Receipt, recipe: Recipe, renders: str) -> Receipt:
     """The task: one slice."""
-    loaded = await asyncio.to_thread(workspace().storage.read_table, part["prompts"]["path"])
-    return await asyncio.to_thread(_store, await _RENDERERS.get().render(loaded))
+    loaded = await in_thread(workspace().storage.read_table, part["prompts"]["path"])
+    return await in_thread(_store, await _RENDERERS.get().render(loaded))
 
 
 def _store(rendered: Rendered) -> Receipt:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from draftmill.dataset.schema import table_completions
 from draftmill.dataset.shards import dataset_rows
 from draftmill.dataset.verdicts import table_verdicts
-from draftmill.workspace import workspace
+from draftmill.workspace import in_thread, workspace
 from tasks.receipts import Receipt, stage
 
 
@@ -20,7 +18,7 @@ from tasks.receipts import Receipt, stage
 )
 async def upload(chunk: Receipt, generated: Receipt, validated: Receipt) -> Receipt:
     """`{shard: reference or None, quarantine: reference or None}`; a manifest alone makes them part of the dataset."""
-    return await asyncio.to_thread(_store, generated["completions"]["path"], validated["verdicts"]["path"])
+    return await in_thread(_store, generated["completions"]["path"], validated["verdicts"]["path"])
 
 
 def _store(completions: str, verdicts: str) -> Receipt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from draftmill.dataset.schema import table_completions
@@ -10,7 +9,7 @@ from draftmill.dataset.verdicts import FOLDER, verdicts_table
 from draftmill.judging.judged import Rules, judged_completions
 from draftmill.judging.structure import Structure, structures_from_json
 from draftmill.recipe import Recipe
-from draftmill.workspace import workspace
+from draftmill.workspace import in_thread, workspace
 from tasks.receipts import Receipt, stage
 
 GIVES = {"verdicts", "ok", "quarantined", "reasons", "single_echo"}
@@ -29,7 +28,7 @@ def _key(parameters: dict[str, Any]) -> object:
 async def validate(chunk: Receipt, generated: Receipt, structures: dict[str, Any], recipe: Recipe) -> Receipt:
     """`{verdicts: reference, ok, quarantined, reasons, single_echo}`. `structures`: by variant, as JSON."""
     known = structures_from_json(structures)
-    return await asyncio.to_thread(_judge, generated["completions"]["path"], known, recipe)
+    return await in_thread(_judge, generated["completions"]["path"], known, recipe)
 
 
 def _judge(path: str, structures: dict[str, Structure], recipe: Recipe) -> Receipt:

@@ -16,20 +16,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from draftmill.dataset import completions
+from draftmill.dataset.duplicates import duplicate_rejections
+from draftmill.dataset.known import read_known
 from draftmill.dataset.manifest import newest
-from draftmill.dataset.plan import Plan, chunk_rows_auto, chunks, make_plan
+from draftmill.dataset.plan import SUCCESSION, chunk_rows_auto, chunks, make_plan
 from draftmill.dataset.plan_turns import ancestors, earlier_turns, newest_good, parts_of, roots
 from draftmill.dataset.priors import PRIORS
-from draftmill.dataset.rejected import rejections_table
-from draftmill.dataset.schema import REJECTED, ROW
+from draftmill.dataset.schema import ROW
 from draftmill.dataset.storage import Storage
-from draftmill.dataset.stored import stored_keys
+from draftmill.dataset.stored import REQUESTS
 from draftmill.generation.continuing import slice_of
 from draftmill.recipe import Recipe
-from draftmill.records import HistoryMode, Reason, Rejection
+from draftmill.records import HistoryMode, Reason
 
-KEY_COLUMNS = [name for name in ROW.names if name not in ("prompt_ids", "messages", "conversation")]
+NUMBERS = ("kept", "held", "carried", "superseded", "resumed", "to_ask")
+"""What the JSON has of a Plan as it is."""
 
 
 def plan_run(
@@ -39,15 +40,16 @@ def plan_run(
 
     `rows`, `rejected`: paths of the rendered slices' ROW tables and of REJECTED
     tables. `{chunks: [{number, total, rows: reference, num_rows, resumed, parts, priors, ancestors, turns}],
-    rejected: reference or None, num_rejected, rejected_reasons, dropped, succession: [[row_key, attempt,
-    successor]], manifest, planned, kept, held, carried, superseded, resumed, to_ask, to_send}`. `priors`, `ancestors`:
-    reference or None, to a PRIORS and an ANCESTORS table. `turns`: whether rows of it are of conversations with
-    several turns. `to_send`: requests, where a row may have several turns to ask.
+    rejected: reference or None, num_rejected, rejected_reasons, dropped, succession: reference or None, manifest,
+    slices, planned, kept, held, held_reasons, carried, superseded, removed: {kept, dropped}, resumed, to_ask, kinds,
+    to_send}`. `priors`, `ancestors`, `dropped`, `succession`: references to a PRIORS, an ANCESTORS, a REQUESTS, a
+    SUCCESSION table. `turns`: whether rows of it are of conversations with several turns. `slices`: `rows`.
+    `removed`: good rows whose prompt is gone. `kinds`: the missing rows by `plan.Kind`. `to_send`: requests, where a
+    row may have several turns to ask.
     """
     manifest = newest(storage)
-    keys = [storage.read_table(path, KEY_COLUMNS) for path in rows]
-    planned = pa.concat_tables(keys)
-    stored, generated = stored_keys(storage, manifest), completions.generated(storage)
+    known = read_known(storage, manifest, rows)
+    planned, stored, generated = known.planned, known.stored, known.generated
     plan = make_plan(
         planned,
         stored,
@@ -56,13 +58,11 @@ def plan_run(
         again=again,
         continuing=slice_of(recipe) is not None,
     )
-    rejections = pa.concat_tables(
-        [*(storage.read_table(path) for path in rejected), _duplicates(planned, plan), REJECTED.empty_table()]
-    )
+    duplicates = duplicate_rejections(storage, rows, plan.duplicates)
+    rejections = pa.concat_tables([*(storage.read_table(path) for path in rejected), duplicates])
     chunk_rows = chunk_rows_auto(plan.missing.num_rows) if recipe.chunk_rows == "auto" else recipe.chunk_rows
     parts = chunks(plan.missing, chunk_rows, roots(planned))
     turns = _Turns(planned, plan.missing, stored, generated)
-    with_ids = _with_ids(storage, rows, [table.num_rows for table in keys], parts)
     reasons = _rows_by_reason(rejections, recipe.sampling.samples)
     num_rejected = sum(reasons.values())
     return {
@@ -73,23 +73,37 @@ def plan_run(
                 "rows": storage.put_table("prompts", table).model_dump(),
                 "num_rows": table.num_rows,
                 "resumed": int(np.sum(part["resumed"].to_numpy())),
-                "parts": sorted({*(name for name in part["part"].to_pylist() if name), *turns.parts(part)}),
+                "parts": sorted({*part["part"].drop_null().unique().to_pylist(), *turns.parts(part)}),
                 "priors": _priors(storage, table, part),
                 "ancestors": turns.ancestors(storage, part),
                 "turns": table["history"].null_count < table.num_rows,
             }
-            for number, (part, table) in enumerate(zip(parts, with_ids, strict=True), 1)
+            for number, (part, table) in enumerate(
+                zip(parts, _with_ids(storage, rows, known.num_rows, parts), strict=True), 1
+            )
         ],
         "rejected": storage.put_table("rejected", rejections).model_dump() if rejections.num_rows else None,
         "num_rejected": num_rejected,
         "rejected_reasons": reasons,
-        "dropped": sorted([key, attempt] for key, attempt in plan.dropped),
-        "succession": sorted([key, attempt, successor] for (key, attempt), successor in plan.succession.items()),
+        "dropped": _put_requests(storage, plan.dropped, REQUESTS),
+        "succession": _put_requests(storage, plan.succession, SUCCESSION),
         "manifest": manifest.version if manifest else 0,
+        "slices": list(rows),
         "planned": planned.num_rows + num_rejected - len(plan.duplicates),
-        **{name: getattr(plan, name) for name in ("kept", "held", "carried", "superseded", "resumed", "to_ask")},
+        **{name: getattr(plan, name) for name in NUMBERS},
+        "held_reasons": dict(sorted(plan.held_reasons.items())),
+        "removed": {"kept": 0, "dropped": 0} | {"kept" if recipe.removed == "keep" else "dropped": plan.removed},
+        "kinds": {kind.value: number for kind, number in plan.kinds.items()},
         "to_send": plan.to_ask + turns.num_earlier,
     }
+
+
+def _put_requests(storage: Storage, table: pa.Table, schema: pa.Schema) -> dict[str, Any] | None:
+    """A reference to the table, in the order of its requests; None for an empty one."""
+    if not table.num_rows:
+        return None
+    ordered = table.cast(schema).sort_by([(name, "ascending") for name in REQUESTS.names])
+    return storage.put_table("prompts", ordered).model_dump()
 
 
 class _Turns:
@@ -99,6 +113,7 @@ class _Turns:
 
     def __init__(self, planned: pa.Table, missing: pa.Table, stored: pa.Table, generated: pa.Table) -> None:
         asked = missing.filter(pc.invert(missing["resumed"]))
+        asked = asked.filter(planned["history"].take(asked["index"]).is_valid())
         rows = planned.select(["row_key", "history", "earlier"]).take(asked["index"])
         extends, rewrites = (earlier_turns(rows, mode) for mode in (HistoryMode.EXTENDS, HistoryMode.REWRITES))
         attempts = dict(zip(rows["row_key"].to_pylist(), asked["attempt"].to_pylist(), strict=True))
@@ -106,7 +121,7 @@ class _Turns:
         wanted = (turn for earlier in extends.values() for turn in earlier)
         self._parts = parts_of(wanted, generated) if extends else {}
         self._earlier = rewrites
-        coming = set(planned["row_key"].take(missing["index"]).to_pylist()) if rewrites else set()
+        coming = set(planned["row_key"].take(missing["index"]).to_pylist()) if rewrites else set[str]()
         stood_on = {turn for earlier in rewrites.values() for turn in earlier}
         self._sealed = newest_good(stood_on - coming, stored)
         self._keys = planned["row_key"]
@@ -133,26 +148,6 @@ def _priors(storage: Storage, rows: pa.Table, part: pa.Table) -> dict[str, Any] 
     columns = [rows["row_key"], part["attempt"], part["prior_attempt"], part["prior"]]
     table = pa.table(columns, schema=PRIORS).filter(part["prior"].is_valid())
     return storage.put_table("prompts", table).model_dump() if table.num_rows else None
-
-
-def _duplicates(planned: pa.Table, plan: Plan) -> pa.Table:
-    columns = {name: planned[name].to_pylist() for name in ("prompt_id", "source")}
-
-    def place(index: int) -> str:
-        return f"{columns['source'][index]} ({columns['prompt_id'][index]})"
-
-    return rejections_table(
-        [
-            Rejection(
-                Reason.DUPLICATE,
-                f"the same ids as {place(first)}",
-                columns["prompt_id"][index],
-                columns["source"][index],
-                None,
-            )
-            for index, first in sorted(plan.duplicates.items())
-        ]
-    )
 
 
 def _rows_by_reason(rejections: pa.Table, samples: int) -> dict[str, int]:

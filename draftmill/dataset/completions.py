@@ -8,40 +8,38 @@ completions for one request the first wins (parts in sorted order).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from draftmill.dataset import stored
 from draftmill.dataset.journal import Journal, Key
-from draftmill.dataset.schema import FORMAT, completions_table, table_completions
+from draftmill.dataset.scan import tables
+from draftmill.dataset.schema import COMPLETION, FORMAT, completions_table, table_completions
 from draftmill.dataset.storage import Storage
 from draftmill.errors import DatasetError
 from draftmill.records import Completion
 
 FOLDER = "completions"
 
-UNFINISHED = pa.schema([("row_key", pa.string()), ("attempt", pa.int32()), ("part", pa.string())])
+UNFINISHED = pa.schema([("row_key", pa.string()), ("attempt", pa.int32()), ("part", stored.SHARED)])
 
 _OF_PARTS = pa.schema(
-    [("row_key", pa.string()), ("attempt", pa.int32()), ("whole", pa.string()), ("part", pa.string())]
+    [("row_key", pa.string()), ("attempt", pa.int32()), ("whole", pa.string()), ("part", stored.SHARED)]
 )
 
 GENERATED = pa.schema(
     [
         ("row_key", pa.string()),
         ("attempt", pa.int32()),
-        ("finish_type", pa.string()),
+        ("finish_type", stored.SHARED),
         ("max_new_tokens", pa.int32()),
-        ("part", pa.string()),
+        ("part", stored.SHARED),
     ]
 )
 
-NEWEST_COLUMN = "whole"
+NEWEST_COLUMN = "line"
 """A column of parts that none of an older format has."""
-
-READS_AT_ONCE = 8
-"""Parts whose key columns are read in parallel: they are small requests to one storage."""
 
 
 def upload(storage: Storage, journal: Journal) -> int:
@@ -68,6 +66,13 @@ def unfinished(storage: Storage, consumed: Collection[str]) -> pa.Table:
     rows = pc.coalesce(found["whole"], found["row_key"])
     attempts = pc.if_else(found["whole"].is_valid(), pa.scalar(0, pa.int32()), found["attempt"])
     return pa.table([rows, attempts, found["part"]], schema=UNFINISHED)
+
+
+def used_up(storage: Storage, consumed: Collection[str], sealed: Sequence[pa.Table]) -> list[str]:
+    """The parts all of whose rows are in these tables (row_key, attempt), in that attempt or a later one, and those
+    consumed before that are still there. A part with one other row waits for its prompt."""
+    there = frozenset(storage.list(FOLDER)).intersection(consumed)
+    return sorted({*there, *stored.used_up(unfinished(storage, consumed), sealed)})
 
 
 def generated(storage: Storage) -> pa.Table:
@@ -98,16 +103,15 @@ def _of_parts(storage: Storage, parts: Sequence[str], schema: pa.Schema) -> pa.T
     """The schema's columns of these parts, the last of them the part's own path."""
 
     names = schema.names[:-1]
-
-    def read(part: str) -> pa.Table:
-        # Parquet passes over columns that are not there: the newest one tells a part of an older format.
-        table = storage.read_table(part, list(dict.fromkeys([*names, NEWEST_COLUMN])))
-        if not {*names, NEWEST_COLUMN}.issubset(table.column_names):
+    # Columns that are not there are left out: the newest one tells a part of an older format.
+    wanted = pa.schema([COMPLETION.field(name) for name in (*names, NEWEST_COLUMN)])
+    found = [schema.empty_table()]
+    for part, table in zip(parts, tables(storage, parts, wanted), strict=True):
+        if table.column_names != wanted.names:
             raise _other_format(part)
-        return table.select(names).append_column("part", pa.array([part] * table.num_rows, pa.string()))
-
-    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
-        return pa.concat_tables([schema.empty_table(), *pool.map(read, parts)])
+        name = pa.repeat(part, table.num_rows).dictionary_encode()
+        found.append(table.select(names).append_column("part", name).cast(schema))
+    return pa.concat_tables(found).unify_dictionaries()
 
 
 def _other_format(part: str) -> DatasetError:

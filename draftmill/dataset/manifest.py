@@ -15,6 +15,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from draftmill.dataset.origin import DataRef as DataRef
+from draftmill.dataset.origin import Made as Made
 from draftmill.dataset.schema import FORMAT
 from draftmill.dataset.statistics import Statistics
 from draftmill.dataset.storage import ObjectRef as ObjectRef
@@ -40,6 +42,7 @@ class Parent(BaseModel):
 class Manifest(BaseModel):
     """What a dataset contains, and how it came about.
 
+    `shards` and `quarantine` say of each row which version brought it (`origin`).
     `consumed`: parts in completions/ whose rows have all been sealed, in this
     manifest or an earlier one; they may be removed, and as long as they are there
     the plan can bring their rows back. `counts` always has good_rows and
@@ -56,8 +59,8 @@ class Manifest(BaseModel):
     parent: Parent | None
     seal_id: str
     created_at: datetime
-    shards: list[ObjectRef]
-    quarantine: list[ObjectRef]
+    shards: list[DataRef]
+    quarantine: list[DataRef]
     rejected: list[ObjectRef]
     consumed: list[str]
     recipe: dict[str, Any]
@@ -93,13 +96,23 @@ def manifest_path(version: int) -> str:
 
 
 def versions(storage: Storage) -> list[int]:
-    """The versions there are, ascending; files of other names are not manifests."""
+    """The versions there are, ascending; files of other names are not manifests.
+
+    A listing may be older than the last seal, or even empty: what is beyond it is looked for by name, one look for
+    each version that it lacks and one for the version that does not exist.
+    """
     names = (re.fullmatch(rf"{FOLDER}/(\d{{8}})\.json", path) for path in storage.list(FOLDER))
-    return sorted(int(match[1]) for match in names if match)
+    found = sorted(int(match[1]) for match in names if match)
+    while storage.exists(manifest_path(beyond := found[-1] + 1 if found else 1)):
+        found.append(beyond)
+    return found
 
 
 def newest(storage: Storage) -> Manifest | None:
-    """The newest manifest, None for a dataset that has none yet. Raises DatasetError when it is damaged."""
+    """The newest manifest, None for a dataset that has none yet. Raises DatasetError when it is damaged.
+
+    Never older than what was sealed before the call.
+    """
     known = versions(storage)
     return read_manifest(storage, known[-1]) if known else None
 

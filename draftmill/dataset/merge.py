@@ -7,22 +7,28 @@
 - A sealed row with a successor (see Plan) leaves when a row of the successor's
   row_key stays: a good row only for a good one. So a bad newcomer never removes
   a good row; and it is the same on whichever manifest the change meets.
+
+Keys are compared as numbers (`numbers`), and so is a request: a row_key and an attempt.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from draftmill.dataset.plan import is_in
+from draftmill.dataset.numbers import Numbers, numbered
 
-REQUEST = ["row_key", "attempt"]
+NEEDED = ["row_key", "attempt", "good", "reason", "object"]
+"""The columns of STORED that decide."""
+
+MAX_ATTEMPTS = 1 << 31
+"""Attempts are int32: a row_key's number times this and an attempt are one int64."""
 
 
 class Fate(StrEnum):
@@ -37,12 +43,12 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """`rows`: sealed rows, then new ones, in order, with `new`, `good`, `object` and `fate`. `moved`: keys that the
-    change drops and brings again (judged anew). `sealed_before`: see Tally."""
+    """`rows`: sealed rows, then new ones, in order: `row_key` (a number), `attempt`, `request`, `good`, `reason`,
+    `object`, `new`, `fate`. `moved`: requests that the change drops and brings again (judged anew).
+    """
 
     rows: pd.DataFrame
     moved: int
-    sealed_before: Counter[tuple[bool, bool]]
 
     def count(self, fate: Fate) -> int:
         return int((self.rows["fate"] == fate).sum())
@@ -58,13 +64,14 @@ class Merged:
         """Of the new rows, in their order: those that stay and whose row_key no sealed row had."""
         known = self.rows.loc[~self.rows["new"], "row_key"]
         new = self.rows[self.rows["new"]]
-        return (new["fate"] == Fate.STAYS) & ~is_in(new["row_key"], known)
+        return (new["fate"] == Fate.STAYS) & ~new["row_key"].isin(known)
 
     @property
     def reasons(self) -> Counter[str]:
         """The quarantined rows that stay, by reason."""
         staying = _staying(self.rows)
-        return Counter(staying.loc[~staying["good"], "reason"])
+        counts = staying.loc[~staying["good"], "reason"].value_counts()
+        return Counter({str(reason): int(n) for reason, n in counts.items() if n})
 
     @property
     def attempts(self) -> dict[int, int]:
@@ -73,27 +80,28 @@ class Merged:
         return {int(attempt): int(n) for attempt, n in staying.loc[staying["good"], "attempt"].value_counts().items()}
 
 
-def merge(
-    sealed: pa.Table,
-    new: pa.Table,
-    *,
-    dropped: Collection[tuple[str, int]],
-    succession: Mapping[tuple[str, int], str],
-) -> Merged:
-    """The fate of every row of two STORED tables."""
-    rows = pa.concat_tables([sealed, new]).to_pandas()
+def merge(sealed: pa.Table, new: pa.Table, *, dropped: pa.Table, succession: pa.Table) -> Merged:
+    """The fate of every row of two tables with the columns NEEDED. `dropped`: REQUESTS; `succession`: SUCCESSION."""
+    columns = (sealed["row_key"], new["row_key"], dropped["row_key"], succession["row_key"], succession["successor"])
+    sealed_keys, new_keys, dropped_keys, left_keys, heir_keys = numbered(*columns)
+    rows = pa.concat_tables([table.select(NEEDED[1:]) for table in (sealed, new)]).unify_dictionaries().to_pandas()
+    rows["row_key"] = np.concatenate([sealed_keys, new_keys])
+    rows["request"] = _requests(rows["row_key"].to_numpy(), rows["attempt"].to_numpy())
     rows["new"] = np.arange(len(rows)) >= sealed.num_rows
-    rows["fate"] = Fate.STAYS.value
-    key = pd.MultiIndex.from_frame(rows[REQUEST])
-    named = key.isin(list(dropped)) if dropped else pd.Series(False, index=rows.index).to_numpy()
+    rows["fate"] = pd.Categorical.from_codes(np.zeros(len(rows), np.int8), pd.Index([fate.value for fate in Fate]))
+    named = rows["request"].isin(_requests(dropped_keys, dropped["attempt"].to_numpy()))
     rows.loc[named & ~rows["new"], "fate"] = Fate.DROPPED.value
-    moved = int(key[rows["new"]].isin(key[rows["fate"] == Fate.DROPPED]).sum())
-    sealed_before = _sealed_before(_staying(rows))
-    _mark(rows, _staying(rows).duplicated(REQUEST), Fate.SEALED_BEFORE)
+    moved = int((rows["new"] & rows["request"].isin(rows.loc[rows["fate"] == Fate.DROPPED, "request"])).sum())
+    _mark(rows, _staying(rows)["request"].duplicated(), Fate.SEALED_BEFORE)
     _mark(rows, _replaced(_staying(rows)), Fate.REPLACED)
-    if succession:
-        _mark(rows, _superseded(_staying(rows), succession), Fate.SUPERSEDED)
-    return Merged(rows=rows, moved=moved, sealed_before=sealed_before)
+    if succession.num_rows:
+        heirs = pd.Series(heir_keys, index=_requests(left_keys, succession["attempt"].to_numpy()))
+        _mark(rows, _superseded(_staying(rows), heirs), Fate.SUPERSEDED)
+    return Merged(rows=rows, moved=moved)
+
+
+def _requests(row_keys: Numbers, attempts: Numbers) -> npt.NDArray[np.int64]:
+    return row_keys.astype(np.int64) * MAX_ATTEMPTS + attempts
 
 
 def _staying(rows: pd.DataFrame) -> pd.DataFrame:
@@ -104,25 +112,18 @@ def _mark(rows: pd.DataFrame, mask: pd.Series, fate: Fate) -> None:
     rows.loc[mask[mask].index, "fate"] = fate.value
 
 
-def _sealed_before(rows: pd.DataFrame) -> Counter[tuple[bool, bool]]:
-    """Of the requests that are there twice: (the second is good, the first is good) -> how many."""
-    twice = rows[rows.duplicated(REQUEST)]
-    first = rows.drop_duplicates(REQUEST).set_index(REQUEST)["good"]
-    return Counter(zip(twice["good"].tolist(), first[pd.MultiIndex.from_frame(twice[REQUEST])].tolist(), strict=True))
-
-
 def _replaced(rows: pd.DataFrame) -> pd.Series:
     newest = rows.groupby("row_key")["attempt"].transform("max")
     newest_good = rows["attempt"].where(rows["good"]).groupby(rows["row_key"]).transform("max")
     return (rows["good"] & (rows["attempt"] < newest_good)) | (~rows["good"] & (rows["attempt"] < newest))
 
 
-def _superseded(rows: pd.DataFrame, succession: Mapping[tuple[str, int], str]) -> pd.Series:
-    requests = zip(rows["row_key"].tolist(), rows["attempt"].tolist(), strict=True)
-    successor = pd.Series([succession.get(request) for request in requests], index=rows.index, dtype="str")
+def _superseded(rows: pd.DataFrame, heirs: pd.Series) -> pd.Series:
+    """`heirs`: by request the row_key that follows it."""
+    successor = heirs.reindex(rows["request"]).set_axis(rows.index)
     named = successor.notna() & ~rows["new"]
     # What leaves itself is nobody's successor: a circle would else remove all of its rows.
-    heirs = rows[~named]
-    for_any = is_in(successor, heirs["row_key"])
-    for_good = is_in(successor, heirs.loc[heirs["good"], "row_key"])
+    staying = rows[~named]
+    for_any = successor.isin(staying["row_key"])
+    for_good = successor.isin(staying.loc[staying["good"], "row_key"])
     return named & for_any & (for_good | ~rows["good"])

@@ -15,19 +15,26 @@ newest attempt, wherever that is; `continuing.taken_up`, which sees those ids, h
 the last word. One that is in quarantine for anything but its length is held then:
 no larger budget would make it good. What turns of conversations need beside is in
 `plan_turns`.
+
+Keys are compared as numbers (`numbers`): text or dictionary columns come in, and what
+comes out has the columns it came from.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from draftmill.dataset import plan_turns
+from draftmill.dataset.numbers import numbered
+from draftmill.dataset.stored import REQUESTS
 from draftmill.records import HistoryMode, Reason
 
 CHUNKS_AT_MOST = 240
@@ -35,9 +42,6 @@ CHUNKS_AT_MOST = 240
 
 CHUNK_ROWS_AT_LEAST = 256
 """Rows of an `auto` chunk: below that a task costs more than its rows."""
-
-SLOT = ["prompt_key", "variant", "sample"]
-"""Whose row it is: a stored row gives way to the row that is planned for its slot under another row_key."""
 
 MISSING = pa.schema(
     [
@@ -50,29 +54,45 @@ MISSING = pa.schema(
     ]
 )
 
+SUCCESSION = pa.schema([*REQUESTS, ("successor", pa.string())])
+"""A stored row that nothing plans any more, and the row_key that is planned for its slot."""
+
+
+class Kind(StrEnum):
+    """Why a row is missing."""
+
+    NEW = "new"  # the dataset has nothing of its prompt
+    SAMPLES = "samples"  # it has the prompt in this variant, not this sample
+    CHANGED = "changed"  # it has a row under another row_key in its slot
+    LONGER = "longer"  # it was cut by length, at a smaller budget
+    AGAIN = "again"  # its reason is named in `again`
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a run has to do.
 
-    `missing`: MISSING, in source order. `duplicates`: planned index -> index of
-    the first row of that row_key. `dropped`: (row_key, attempt) of the rows to
-    leave out. `succession`: (row_key, attempt) of stored rows that nothing plans
-    any more -> the row_key that is planned for their slot. Numbers are rows:
-    `carried` the good ones whose prompt is gone or whose successor is held,
-    `carried_bad` those in quarantine, `superseded` stored ones that leave for
-    their successor, now or once it is in.
+    `missing`: MISSING, in source order. `kinds`: its rows by kind. `duplicates`: planned
+    index -> index of the first row of that row_key. `dropped`: REQUESTS, the rows to
+    leave out. `succession`: SUCCESSION. Numbers are rows: `carried` the good ones whose
+    prompt is gone or whose successor is held, `carried_bad` those in quarantine,
+    `superseded` stored ones that leave for their successor, now or once it is in,
+    `removed` the good ones whose prompt is gone, kept or dropped; `held_reasons` the
+    held ones that are in quarantine, by the reason that stands.
     """
 
     missing: pa.Table
+    kinds: Mapping[Kind, int]
     duplicates: dict[int, int]
-    dropped: frozenset[tuple[str, int]]
-    succession: dict[tuple[str, int], str]
+    dropped: pa.Table
+    succession: pa.Table
     kept: int
     held: int
+    held_reasons: Mapping[str, int]
     carried: int
     carried_bad: int
     superseded: int
+    removed: int
     resumed: int
     to_ask: int
 
@@ -90,41 +110,70 @@ def make_plan(
 
     `continuing`: rows cut by length are asked on; their budget is the total one.
     """
-    rows = planned.select(["row_key", *SLOT, "max_new_tokens"]).to_pandas()
-    kept_rows = stored.drop_columns(["object"]).to_pandas()
+    rows, kept_rows, made = _frames(planned, stored, generated)
     first = pd.Series(rows.index, index=rows.index).groupby(rows["row_key"]).transform("first")
     is_first = first == rows.index
-    wanted = _beside(_beside(rows[is_first], _summary(kept_rows)), _newest(generated.to_pandas()))
+    wanted = _beside(_beside(rows[is_first], _summary(kept_rows)), _newest(made))
     known = wanted["top_attempt"].notna()
     good = wanted["good"].eq(True)
     cut_short = wanted["goes_on"].eq(True) if continuing else wanted["finish_reason"].eq("length")
-    ask_again = known & cut_short & (wanted["top_budget"] < wanted["max_new_tokens"])
-    ask_again |= known & ~good & wanted["reason"].isin(list(again))
-    asked = wanted[~known | ask_again]
-    missing = _missing(asked, stored["object"], continuing=continuing)
+    longer = known & cut_short & (wanted["top_budget"] < wanted["max_new_tokens"])
+    ask_again = longer | (known & ~good & wanted["reason"].isin(list(again)))
+    missing = _missing(wanted[~known | ask_again], stored["object"], continuing=continuing)
     blocked = _blocked(planned, wanted, missing, settled=good & wanted["finish_reason"].ne("length"))
-    missing = missing[~missing["index"].isin(list(blocked))]
+    missing = missing[~missing["index"].isin(blocked)]
     ask_again &= ~wanted.index.isin(blocked)
+    held = known & ~good & ~ask_again
     resumed = int(missing["resumed"].sum())
-    gone, successors = _fates(kept_rows, rows)
+    gone, successors = _fates(kept_rows, rows, planned["row_key"])
     coming = [wanted.loc[missing["index"], "row_key"], kept_rows.loc[kept_rows["good"], "row_key"]]
-    waiting = successors.notna() & kept_rows["good"] & ~is_in(successors, pd.concat(coming))
-    leaving = kept_rows[gone & (removed == "drop")]
-    carried = kept_rows[waiting | (gone & (removed == "keep"))]
-    named = kept_rows[successors.notna()]
+    followed = successors.notna()
+    waiting = followed & kept_rows["good"] & ~rows["row_key"].reindex(successors).isin(pd.concat(coming)).to_numpy()
+    carried = kept_rows["good"][waiting | (gone & (removed == "keep"))]
+    requests = stored.select(REQUESTS.names)
     return Plan(
         missing=pa.Table.from_pandas(missing, MISSING, preserve_index=False).replace_schema_metadata(None),
-        duplicates={int(index): int(target) for index, target in first[~is_first].items()},
-        dropped=frozenset(_requests(leaving)),
-        succession=dict(zip(_requests(named), successors[named.index].tolist(), strict=True)),
+        kinds=_kinds(wanted.loc[missing["index"]], kept_rows, known=known, longer=longer),
+        duplicates=dict(zip(first.index[~is_first].tolist(), first[~is_first].tolist(), strict=True)),
+        dropped=requests.filter(pa.array(gone & (removed == "drop"), pa.bool_())),
+        succession=requests.filter(pa.array(followed, pa.bool_())).append_column(
+            "successor", planned["row_key"].take(pa.array(successors[followed], pa.int64()))
+        ),
         kept=int((known & good & ~ask_again).sum()),
-        held=int((known & ~good & ~ask_again).sum()) + int((~known[list(blocked)]).sum()),
-        carried=int(carried["good"].sum()),
-        carried_bad=int((~carried["good"]).sum()),
-        superseded=len(named) - int(waiting.sum()),
+        held=int(held.sum()) + int((~known[blocked]).sum()),
+        held_reasons={str(reason): int(n) for reason, n in wanted.loc[held, "reason"].value_counts().items() if n},
+        carried=int(carried.sum()),
+        carried_bad=int((~carried).sum()),
+        superseded=int(followed.sum() - waiting.sum()),
+        removed=int((gone & kept_rows["good"]).sum()),
         resumed=resumed,
         to_ask=len(missing) - resumed,
     )
+
+
+def _frames(
+    planned: pa.Table, stored: pa.Table, generated: pa.Table
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The three tables with numbers for keys.
+
+    `slot`: whose row it is (prompt, variant and sample): a stored row gives way to the row that is planned for its
+    slot under another row_key. `asked_as`: the same without the sample.
+    """
+    row_keys = numbered(planned["row_key"], stored["row_key"], generated["row_key"])
+    prompts, variants = (numbered(planned[name], stored[name]) for name in ("prompt_key", "variant"))
+    samples = [table["sample"].to_numpy() for table in (planned, stored)]
+    num_variants, num_samples = (1 + max(int(column.max(initial=0)) for column in pair) for pair in (variants, samples))
+    frames = []
+    facts = (["max_new_tokens"], ["attempt", "finish_reason", "max_new_tokens", "good", "reason"])
+    for number, (table, columns) in enumerate(zip((planned, stored), facts, strict=True)):
+        frame = table.select(columns).to_pandas()
+        frame["row_key"] = row_keys[number]
+        frame["asked_as"] = prompts[number].astype(np.int64) * num_variants + variants[number]
+        frame["slot"] = frame["asked_as"] * num_samples + samples[number]
+        frames.append(frame)
+    made = generated.select(["attempt", "finish_type", "max_new_tokens", "part"]).to_pandas()
+    made["row_key"] = row_keys[2]
+    return frames[0], frames[1], made
 
 
 def _blocked(planned: pa.Table, wanted: pd.DataFrame, missing: pd.DataFrame, *, settled: pd.Series) -> list[int]:
@@ -132,7 +181,7 @@ def _blocked(planned: pa.Table, wanted: pd.DataFrame, missing: pd.DataFrame, *, 
     turns = plan_turns.earlier_turns(planned, HistoryMode.REWRITES)
     if not turns:
         return []
-    keys = wanted["row_key"]
+    keys = pd.Series(planned["row_key"].take(pa.array(wanted.index)).to_pylist(), index=wanted.index, dtype="object")
     found = plan_turns.blocked(
         turns,
         missing=set(keys[missing["index"]]),
@@ -154,18 +203,8 @@ def chunk_rows_auto(rows: int) -> int:
     return max(CHUNK_ROWS_AT_LEAST, math.ceil(rows / CHUNKS_AT_MOST))
 
 
-def is_in(column: pd.Series, values: pd.Series) -> pd.Series:
-    """As `column.isin(values)`, which in pandas 3 takes five seconds a million strings; this a half."""
-    known = set(values.tolist())
-    return pd.Series([value in known for value in column.tolist()], index=column.index, dtype="bool")
-
-
-def _requests(rows: pd.DataFrame) -> list[tuple[str, int]]:
-    return list(zip(rows["row_key"].tolist(), rows["attempt"].tolist(), strict=True))
-
-
 def _beside(rows: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    """The rows with what is known by their row_key. Not a join: pandas 3 cannot join two empty string columns."""
+    """The rows with what is known by their row_key."""
     return pd.concat([rows, facts.reindex(rows["row_key"]).set_index(rows.index)], axis="columns")
 
 
@@ -185,9 +224,11 @@ def _summary(stored: pd.DataFrame) -> pd.DataFrame:
 
 def _newest(generated: pd.DataFrame) -> pd.DataFrame:
     """By row_key: its newest completion, in the first part that has it, as `read_completions` takes it."""
-    ordered = generated.sort_values(["attempt", "part"], ascending=[False, True], kind="stable")
+    part = generated["part"].astype("category")
+    by_name = part.cat.set_categories(part.cat.categories.sort_values())
+    ordered = generated.assign(part=by_name).sort_values(["attempt", "part"], ascending=[False, True], kind="stable")
     newest = ordered.drop_duplicates("row_key").set_index("row_key")
-    return newest[["attempt", "finish_type", "max_new_tokens", "part"]].add_prefix("newest_")
+    return newest.add_prefix("newest_")
 
 
 def _missing(wanted: pd.DataFrame, objects: pa.ChunkedArray, *, continuing: bool) -> pd.DataFrame:
@@ -203,7 +244,7 @@ def _missing(wanted: pd.DataFrame, objects: pa.ChunkedArray, *, continuing: bool
     from_part = ~resumed & (newest_attempt > stored_attempt) & continuing
     from_stored = (newest_attempt <= stored_attempt) & wanted["goes_on"].eq(True) & continuing
     from_stored &= wanted["top_budget"] < wanted["max_new_tokens"]
-    prior = wanted["newest_part"].where(from_part)
+    prior = wanted["newest_part"].where(from_part).astype("object")
     prior[from_stored] = objects.take(pa.array(wanted.loc[from_stored, "place"], pa.int64())).to_pylist()
     return pd.DataFrame(
         {
@@ -217,12 +258,25 @@ def _missing(wanted: pd.DataFrame, objects: pa.ChunkedArray, *, continuing: bool
     )
 
 
-def _fates(stored: pd.DataFrame, planned: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Per stored row: whether its prompt is gone; the row_key planned for its slot, null for all that are planned."""
-    unplanned = ~is_in(stored["row_key"], planned["row_key"])
-    slots = planned[[*SLOT, "row_key"]].drop_duplicates()
-    found = stored.loc[unplanned, SLOT].reset_index().merge(slots, on=SLOT)
+def _kinds(missing: pd.DataFrame, stored: pd.DataFrame, *, known: pd.Series, longer: pd.Series) -> dict[Kind, int]:
+    """The missing rows by kind. `known`, `longer`: of the planned rows."""
+    is_known, is_longer = known[missing.index], longer[missing.index]
+    changed = ~is_known & missing["slot"].isin(stored["slot"])
+    samples = ~is_known & ~changed & missing["asked_as"].isin(stored["asked_as"])
+    new = ~is_known & ~changed & ~samples
+    masks = (new, samples, changed, is_longer, is_known & ~is_longer)
+    return {kind: int(mask.sum()) for kind, mask in zip(Kind, masks, strict=True)}
+
+
+def _fates(stored: pd.DataFrame, planned: pd.DataFrame, names: pa.ChunkedArray) -> tuple[pd.Series, pd.Series]:
+    """Per stored row: whether its prompt is gone; the index of the planned row of its slot, null for all that are
+    planned. `names`: the planned row_keys as text."""
+    unplanned = ~stored["row_key"].isin(planned["row_key"])
+    slots = planned.loc[planned["slot"].isin(stored.loc[unplanned, "slot"]), ["slot", "row_key"]]
+    slots = slots.drop_duplicates(["slot", "row_key"]).reset_index(names="successor")
     # Of several row_keys in one slot (a template that reads the clock) any will do, but always the same.
-    successor = found.sort_values("row_key").drop_duplicates("index").set_index("index")["row_key"]
-    successors = successor.reindex(stored.index)
+    tied = slots[slots["slot"].duplicated(keep=False)]
+    best = tied.assign(name=names.take(pa.array(tied["successor"], pa.int64())).to_pylist()).sort_values("name")
+    slots = pd.concat([best.drop(columns="name"), slots]).drop_duplicates("slot").set_index("slot")
+    successors = slots["successor"].reindex(stored["slot"]).set_axis(stored.index).where(unplanned)
     return unplanned & successors.isna(), successors

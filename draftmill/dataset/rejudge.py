@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from draftmill.dataset.manifest import Manifest, ObjectRef
 from draftmill.dataset.schema import QUARANTINE, SHARD
 from draftmill.dataset.storage import Storage
-from draftmill.dataset.stored import listed_table, row_keys
+from draftmill.dataset.stored import REQUESTS, listed_table, object_keys
 from draftmill.records import OF_THE_EXCHANGE, Verdict
 
 JudgeTable = Callable[[pa.Table], Sequence[Verdict | None]]
@@ -26,7 +26,7 @@ JudgeTable = Callable[[pa.Table], Sequence[Verdict | None]]
 
 @dataclass(frozen=True, slots=True)
 class Rejudged:
-    """The rows whose verdict is another now: their new objects, and their keys, under which the old ones leave.
+    """The rows whose verdict is another now, in their new objects.
 
     `to_good` and `to_bad` count those that change sides. The others stay on
     theirs with another reason, another end of the reasoning or another stop id.
@@ -34,7 +34,6 @@ class Rejudged:
 
     good: list[ObjectRef]
     bad: list[ObjectRef]
-    moved: frozenset[tuple[str, int]]
     to_good: int
     to_bad: int
 
@@ -43,7 +42,6 @@ def rejudge(storage: Storage, manifest: Manifest, judge: JudgeTable) -> Rejudged
     """Judges every row of a manifest anew and stores those whose verdict is another now."""
     good: list[ObjectRef] = []
     bad: list[ObjectRef] = []
-    moved: set[tuple[str, int]] = set()
     counts = {"good": 0, "bad": 0}
     for ref, was_good in [*((r, True) for r in manifest.shards), *((r, False) for r in manifest.quarantine)]:
         table = listed_table(storage, ref.path)
@@ -54,10 +52,17 @@ def rejudge(storage: Storage, manifest: Manifest, judge: JudgeTable) -> Rejudged
         for folder, rows, refs in (("shards", to_good, good), ("quarantine", to_bad, bad)):
             if rows.num_rows:
                 refs.append(storage.put_table(folder, rows))
-                moved |= row_keys(rows)
         counts["good"] += 0 if was_good else to_good.num_rows
         counts["bad"] += to_bad.num_rows if was_good else 0
-    return Rejudged(good, bad, frozenset(moved), counts["good"], counts["bad"])
+    return Rejudged(good, bad, counts["good"], counts["bad"])
+
+
+def moved_requests(storage: Storage, good: Sequence[ObjectRef], bad: Sequence[ObjectRef]) -> pa.Table:
+    """The rows of a Rejudged's objects as REQUESTS: under these keys the old ones leave."""
+    names = REQUESTS.names
+    return pa.concat_tables(
+        [object_keys(storage, good, good=True, columns=names), object_keys(storage, bad, good=False, columns=names)]
+    )
 
 
 def _judged(table: pa.Table, verdicts: Sequence[Verdict | None]) -> tuple[pa.Table, list[Verdict]]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from draftmill.arrays import ID_DTYPE, Ids, flatten
 from draftmill.records import Answer, Completion, HistoryMode, Row, Span
 
-FORMAT = 2
+FORMAT = 3
 """Version of the working objects' columns; part of every cache key."""
 
 IDS = pa.large_list(pa.int32())
@@ -71,6 +71,7 @@ ROW = pa.schema(
         ("room", pa.int32()),
         ("spans", pa.list_(SPAN)),
         ("whole", pa.string()),
+        ("line", pa.int64()),  # of `source`
     ]
 )
 

@@ -1,9 +1,7 @@
 """The commit: a run's objects on top of the newest manifest, as version N + 1.
 
-Objects first, each looked at again just before; then one `create` of the
-manifest, the last write. Whoever dies before it leaves version N as it was.
-A lost race is merged onto the winner and tried as N + 2. After any doubt (an
-answer that got lost) the file itself says whose it is: `seal_id`.
+`next_version` says how a version comes to be ours; here is what is in it. A lost
+race is merged onto the winner and tried as N + 2.
 
 Refuses: a manifest without rows; an object that is missing or has another
 size. Makes no manifest when the set of rows stays the same, so that sealing
@@ -12,10 +10,7 @@ the same change twice is sealing it once.
 
 from __future__ import annotations
 
-import uuid
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -23,64 +18,38 @@ from typing import Any
 import pyarrow as pa
 
 from draftmill.dataset import completions
-from draftmill.dataset.manifest import MAX_FAILED, Manifest, ObjectRef, Parent, newest, read_manifest
-from draftmill.dataset.merge import Fate, Merged, merge
+from draftmill.dataset.manifest import MAX_FAILED, DataRef, Manifest, ObjectRef, Parent
+from draftmill.dataset.merge import NEEDED, Fate, Merged, merge
+from draftmill.dataset.next_version import seal_next
+from draftmill.dataset.plan import SUCCESSION
+from draftmill.dataset.recount import Planned, Recount, recount_planned
 from draftmill.dataset.schema import FORMAT
+from draftmill.dataset.standing import put_standing, standing
 from draftmill.dataset.statistics import Statistics, statistics
-from draftmill.dataset.storage import Outcome, Storage
-from draftmill.dataset.stored import measured_rows, missing_object, object_keys, stored_keys
+from draftmill.dataset.storage import Storage
+from draftmill.dataset.stored import REQUESTS, measured_rows, object_keys, stored_keys
+from draftmill.dataset.tally import Tally as Tally
+from draftmill.dataset.tally import final_tally, tally_of
 from draftmill.errors import DatasetError
-
-ROUNDS = 16
-"""Races lost before giving up; each means that another run has just sealed."""
-
-DOUBTS = 3
-"""Puts of one manifest whose answer got lost before giving up."""
-
-LOOKS_AT_ONCE = 8
-"""Objects looked at in parallel before the commit: they are small requests to one storage."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """The final numbers, in rows, of the manifest (`good_rows`, `quarantined_rows`) and of this seal (the rest).
-
-    `held`: row_keys that have quarantined rows only; a row_key has one good row at
-    most, so that `good_rows + held` are the manifest's distinct row_keys.
-    `attempts`: good rows by attempt, as a manifest's JSON has it: {"0": 90, "1": 10}.
-    `reasons`: quarantined rows by reason. `superseded`: left for their successors.
-    `replaced`: older attempts that left for newer ones. `moved`: judged anew, that
-    is named in `dropped` and brought again. `sealed_before`: rows of the change whose request was sealed already,
-    as (good in the change, good as sealed) -> how many; the sealed one stays.
-    """
-
-    good_rows: int
-    quarantined_rows: int
-    held: int
-    attempts: Mapping[str, int]
-    reasons: Mapping[str, int]
-    superseded: int
-    replaced: int
-    dropped: int
-    moved: int
-    sealed_before: Counter[tuple[bool, bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """What a run brings: objects of SHARD, QUARANTINE and REJECTED columns, and what the manifest says about it.
 
-    `rejected` replaces the parent's. `dropped`: (row_key, attempt) of sealed
-    rows that leave; new rows of the same key take their place. `succession`: as in
-    Plan; without it nothing is superseded. `counts`: a mapping, or a function of the final numbers.
+    `rejected` replaces the parent's. `dropped`: REQUESTS, sealed rows that leave;
+    new rows of the same key take their place. `succession`: as in Plan; without it
+    nothing is superseded. `planned`: what the change was planned from, so that its
+    numbers can be counted again after a lost race. `counts`: a mapping, or a
+    function of the final numbers.
     """
 
     good: Sequence[ObjectRef] = ()
     bad: Sequence[ObjectRef] = ()
     rejected: Sequence[ObjectRef] = ()
-    dropped: Collection[tuple[str, int]] = frozenset()
-    succession: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    consumed: Sequence[str] = ()
+    dropped: pa.Table = field(default_factory=REQUESTS.empty_table)
+    succession: pa.Table = field(default_factory=SUCCESSION.empty_table)
+    planned: Planned | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)
     structures: Mapping[str, Any] = field(default_factory=dict)
@@ -93,97 +62,115 @@ class Change:
 class Sealed:
     """The newest manifest; `sealed` False when the rows were the same and no new one was made.
 
+    `requests`: the change's rows, (row_key, attempt); they are in the dataset, or a row that stands for them is.
     `before`: the statistics to compare the manifest's with, its parent's; None for a first manifest.
     """
 
     manifest: Manifest
     sealed: bool
     tally: Tally
+    requests: pa.Table
     before: Statistics | None = None
 
 
 def seal(storage: Storage, change: Change) -> Sealed:
-    """Commit a change. Raises DatasetError; then no manifest of ours exists."""
-    parent = newest(storage)
-    seal_id = uuid.uuid4().hex
-    new, measured = _keys(storage, change), measured_rows(storage, change.good, change.bad)
-    for _ in range(ROUNDS):
-        merged = merge(stored_keys(storage, parent), new, dropped=change.dropped, succession=change.succession)
-        shards = _objects(storage, "shards", [*_of(parent, "shards"), *change.good], merged)
-        quarantine = _objects(storage, "quarantine", [*_of(parent, "quarantine"), *change.bad], merged)
-        tally = _tally(merged, shards, quarantine)
+    """Commit a change. Raises DatasetError; the newest manifest is then the one before (but see `next_version`)."""
+    builder = _Builder(storage, change)
+    manifest = seal_next(storage, builder.build)
+    parent, tally = builder.last
+    if manifest is not None:
+        return Sealed(manifest, True, tally, builder.requests, parent.statistics if parent else None)
+    assert parent is not None, "a first manifest always has something new"
+    return Sealed(parent, False, tally, builder.requests)
+
+
+class _Builder:
+    """A change as the next version of whatever parent; `last`: the parent and the numbers of the last try."""
+
+    def __init__(self, storage: Storage, change: Change) -> None:
+        self._storage, self._change = storage, change
+        self._new = pa.concat_tables(
+            [
+                object_keys(storage, change.good, good=True, columns=NEEDED),
+                object_keys(storage, change.bad, good=False, columns=NEEDED),
+            ]
+        )
+        self.last: tuple[Manifest | None, Tally]
+
+    @property
+    def requests(self) -> pa.Table:
+        return self._new.select(REQUESTS.names)
+
+    def build(self, parent: Manifest | None) -> Manifest | None:
+        change, storage = self._change, self._storage
+        if parent is not None and _brings_nothing(change, parent):
+            self.last = parent, tally_of(parent)
+            return None
+        stored = stored_keys(storage, parent, NEEDED)
+        merged = merge(stored, self._new, dropped=change.dropped, succession=change.succession)
+        shards, quarantine = _objects(storage, change, parent, merged)
+        tally = final_tally(merged, shards, quarantine, self._recount(parent, stored, merged))
+        self.last = parent, tally
         if parent is not None and _paths(shards, quarantine) == _paths(parent.shards, parent.quarantine):
-            return Sealed(parent, False, tally)
-        fresh = measured.filter(pa.array(merged.fresh, pa.bool_()))
-        manifest = _manifest(storage, change, parent, shards, quarantine, tally, fresh, seal_id)
-        _check_objects(storage, manifest)
-        if _commit(storage, manifest):
-            return Sealed(manifest, True, tally, parent.statistics if parent else None)
-        parent = read_manifest(storage, manifest.version)
-    raise DatasetError(
-        "another run was faster at every try to seal",
-        value=f"{ROUNDS} races lost",
-        expected="few runs that seal at the same time",
-        remedy="run again when the others are done: what was generated is kept",
-    )
+            return None
+        is_fresh = pa.array(merged.fresh, pa.bool_())
+        del merged  # at a million rows 100 MB, and the next two steps want as much
+        return _manifest(
+            change,
+            parent,
+            shards=shards,
+            quarantine=quarantine,
+            tally=tally,
+            consumed=completions.used_up(storage, parent.consumed if parent else (), [stored, self._new]),
+            fresh=measured_rows(storage, change.good, change.bad).filter(is_fresh),
+        )
+
+    def _recount(self, parent: Manifest | None, stored: pa.Table, merged: Merged) -> Recount | None:
+        planned = self._change.planned
+        if planned is None or planned.manifest == _version(parent):
+            return None
+        stays = pa.array((merged.rows["fate"] == Fate.STAYS).to_numpy())
+        after = pa.concat_tables([stored, self._new]).filter(stays)
+        return recount_planned(self._storage, planned, brought=self._new, after=after)
 
 
-def _keys(storage: Storage, change: Change) -> pa.Table:
-    return pa.concat_tables(
-        [object_keys(storage, change.good, good=True), object_keys(storage, change.bad, good=False)]
-    )
+def _version(parent: Manifest | None) -> int:
+    return parent.version if parent else 0
 
 
-def _of(parent: Manifest | None, name: str) -> list[ObjectRef]:
-    return [] if parent is None else list(getattr(parent, name))
+def _brings_nothing(change: Change, parent: Manifest) -> bool:
+    """Whether the rows are the parent's for sure, and the run's numbers too."""
+    unchanged = not any(map(len, (change.good, change.bad, change.dropped, change.succession)))
+    return unchanged and (change.planned is None or change.planned.manifest == parent.version)
 
 
 def _paths(shards: Sequence[ObjectRef], quarantine: Sequence[ObjectRef]) -> set[str]:
     return {ref.path for ref in (*shards, *quarantine)}
 
 
-def _objects(storage: Storage, folder: str, refs: Sequence[ObjectRef], merged: Merged) -> list[ObjectRef]:
-    """The objects without the rows that leave: untouched, written anew, or gone when nothing is left of them."""
-    by_path = {ref.path: ref for ref in refs}
-    # An object that both the parent and the change name has each row twice here: it stays where either does.
-    rows = merged.rows[merged.rows["object"].isin(list(by_path))]
-    stays = (rows["fate"] == Fate.STAYS).groupby([rows["object"], rows.groupby(["object", "new"]).cumcount()]).any()
-    masks = {str(path): mask.to_list() for path, mask in stays.groupby(level=0)}
-    kept = []
-    for path, ref in by_path.items():
-        mask = masks.get(path, [])
-        if mask and all(mask):
-            kept.append(ref)
-        elif any(mask):
-            kept.append(storage.put_table(folder, storage.read_table(path).filter(pa.array(mask))))
-    return kept
-
-
-def _tally(merged: Merged, shards: Sequence[ObjectRef], quarantine: Sequence[ObjectRef]) -> Tally:
-    return Tally(
-        good_rows=sum(ref.rows for ref in shards),
-        quarantined_rows=sum(ref.rows for ref in quarantine),
-        held=merged.held,
-        attempts={str(attempt): number for attempt, number in sorted(merged.attempts.items())},
-        reasons=dict(sorted(merged.reasons.items())),
-        superseded=merged.count(Fate.SUPERSEDED),
-        replaced=merged.count(Fate.REPLACED),
-        dropped=merged.count(Fate.DROPPED) - merged.moved,
-        moved=merged.moved,
-        sealed_before=merged.sealed_before,
-    )
+def _objects(
+    storage: Storage, change: Change, parent: Manifest | None, merged: Merged
+) -> tuple[list[DataRef], list[DataRef]]:
+    """(shards, quarantine) of the rows that stay."""
+    old = [*parent.shards, *parent.quarantine] if parent else []
+    found = standing(merged, old, [*change.good, *change.bad], version=_version(parent) + 1)
+    good = {ref.path for ref in (*(parent.shards if parent else ()), *change.good)}
+    shards = [each for path, each in found.items() if path in good]
+    quarantine = [each for path, each in found.items() if path not in good]
+    return put_standing(storage, "shards", shards), put_standing(storage, "quarantine", quarantine)
 
 
 def _manifest(
-    storage: Storage,
     change: Change,
     parent: Manifest | None,
-    shards: list[ObjectRef],
-    quarantine: list[ObjectRef],
+    *,
+    shards: list[DataRef],
+    quarantine: list[DataRef],
     tally: Tally,
+    consumed: list[str],
     fresh: pa.Table,
-    seal_id: str,
 ) -> Manifest:
+    """Without its seal_id, which `next_version` gives it."""
     if tally.good_rows + tally.quarantined_rows == 0:
         raise DatasetError(
             "nothing to seal: the manifest would have no rows",
@@ -192,34 +179,27 @@ def _manifest(
             remedy="see to the failed rows or to the source, then run again",
         )
     counts = change.counts(tally) if callable(change.counts) else change.counts
-    consumed = {*change.consumed, *(parent.consumed if parent else ())}
-    version = parent.version + 1 if parent else 1
+    version = _version(parent) + 1
     # A variant that the recipe no longer has may still have rows.
     structures = {**(parent.structures if parent else {}), **change.structures}
     return Manifest(
         format=FORMAT,
         version=version,
         parent=Parent(version=parent.version, sha256=parent.sha256) if parent else None,
-        seal_id=seal_id,
+        seal_id="",
         created_at=datetime.now(UTC),
         shards=shards,
         quarantine=quarantine,
         rejected=list(change.rejected),
-        # Parts that were removed need no mention.
-        consumed=sorted(consumed.intersection(storage.list(completions.FOLDER))),
+        consumed=consumed,
         recipe=dict(change.recipe),
         identity={**(parent.identity if parent else {}), **change.identity},
         structures=structures,
         provenance=dict(change.provenance),
-        counts={
-            **counts,
-            "good_rows": tally.good_rows,
-            "quarantined_rows": tally.quarantined_rows,
-            "attempts": dict(tally.attempts),
-        },
+        counts={**counts, **tally.to_counts()},
         statistics=_statistics(fresh, parent, version, structures, change.recipe),
         failed=[dict(row) for row in change.failed[:MAX_FAILED]],
-    ).hashed()
+    )
 
 
 def _statistics(
@@ -233,44 +213,3 @@ def _statistics(
     if fresh.num_rows:
         return statistics(fresh, manifest=version, structures=structures, recipe=recipe)
     return parent.statistics if parent else None
-
-
-def _check_objects(storage: Storage, manifest: Manifest) -> None:
-    with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
-        sizes = pool.map(lambda ref: _size(storage, ref), manifest.objects)
-        for ref, size in zip(manifest.objects, sizes, strict=True):
-            if size is None:
-                raise missing_object(ref.path)
-            if size != ref.bytes:
-                raise DatasetError(
-                    f"{ref.path} is not what was written",
-                    value=f"{size} bytes",
-                    expected=f"{ref.bytes} bytes",
-                    remedy="run `draftmill verify`, restore the file, then run again",
-                )
-
-
-def _size(storage: Storage, ref: ObjectRef) -> int | None:
-    try:
-        return storage.size(ref.path)
-    except FileNotFoundError:
-        return None
-
-
-def _commit(storage: Storage, manifest: Manifest) -> bool:
-    """Create the manifest; whether the version is ours. What the file says outranks what the storage answered."""
-    doubt: DatasetError | None = None
-    for _ in range(DOUBTS):
-        try:
-            if storage.create(manifest.path, manifest.to_bytes()) is Outcome.CREATED:
-                return True
-        except DatasetError as error:
-            doubt = error
-        if storage.exists(manifest.path):
-            return read_manifest(storage, manifest.version).seal_id == manifest.seal_id
-    raise doubt or DatasetError(
-        f"{manifest.path} cannot be created",
-        value="it exists for a put and is missing for a read",
-        expected="a storage that shows what was written",
-        remedy="see to the storage, then run again",
-    )

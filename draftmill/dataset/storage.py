@@ -1,93 +1,103 @@
-"""Objects in a folder or under an S3 prefix: create once, read, list.
+"""The objects of a dataset, in a folder or under an S3 prefix: create once, read, list.
 
 One commit primitive, `create`: of all writers of a name exactly one gets
-CREATED, and an object is complete from the moment it is visible. Locally that
-is a temporary file, fsync and `os.link` (fsspec's own local create lets two
-writers win); on S3 a conditional put. There is no way to overwrite.
+CREATED, and an object is complete from the moment it is visible. Only what is
+derived from other objects (the card, the reports) may be replaced.
 
-Promises: constructing a Storage touches nothing; listings are never cached;
-whatever the disk or the network refuses comes out as DatasetError, except an
-object that is not there: FileNotFoundError, for the caller to judge.
+Promises: the same behaviour in both places; constructing a Storage touches
+nothing; listings are never cached; an outage of the storage is waited for
+(patience.py); whatever else the disk or the network refuses comes out as
+DatasetError, except an object that is not there: FileNotFoundError, for the
+caller to judge. All of it blocks: call it from a thread.
 """
 
 from __future__ import annotations
 
-import io
 import os
-import time
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from enum import Enum
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import BinaryIO, Literal, TypeVar
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict
 
+from draftmill.dataset.create_only import honours_create_only, locked, not_honoured
+from draftmill.dataset.local_objects import LocalObjects
+from draftmill.dataset.objects import Entry as Entry
+from draftmill.dataset.objects import ObjectRef as ObjectRef
+from draftmill.dataset.objects import Objects, StorageFault
+from draftmill.dataset.objects import Outcome as Outcome
+from draftmill.dataset.parquet import ROW_GROUP_ROWS as ROW_GROUP_ROWS
+from draftmill.dataset.parquet import parquet_bytes as parquet_bytes
+from draftmill.dataset.patience import START_S, Patience
 from draftmill.errors import DatasetError, RecipeError
 from draftmill.identity import sha256
 
-ROW_GROUP_ROWS = 1024
-"""Rows a Parquet row group holds: at 32k ids a row, a reader holds about 128 MB at once."""
+Commit = Literal["create", "lock"]
+"""The recipe's `commit`: what to do with a store that lets two writers create one object."""
 
-CONFLICT_TRIES = 8
-"""How often an S3 put is sent again after 409 (another conditional put of the name was under way)."""
-
-CONFLICT_WAIT_S = 0.25
-"""Between those; the other put is one small object."""
-
-
-class Outcome(Enum):
-    """Who made the object of that name."""
-
-    CREATED = "created"
-    EXISTS = "exists"
-
-
-class ObjectRef(BaseModel):
-    """A stored object: where it lies in the dataset, and what it must be."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    path: str
-    bytes: int
-    rows: int
-    sha256: str
+T = TypeVar("T")
 
 
 class Storage:
     """The objects of one dataset. `url`: a folder, `file://...` or `s3://bucket/prefix`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, patience: Patience | None = None) -> None:
         self.url = normal_url(url)
-        self._fs: Any
-        self._faults: tuple[type[Exception], ...]
-        if self.url.startswith("s3://"):
-            self._root, self._faults = self.url.removeprefix("s3://"), _s3_faults()
-            # s3fs sends a request again up to 5 times by itself. That stays: reads and puts of objects named by
-            # content bear it, and the manifest's seal_id tells a lost answer from a lost race.
-            self._fs = fsspec.filesystem("s3", use_listings_cache=False)
-        else:
-            self._root, self._faults = self.url, (OSError,)
-            self._fs = fsspec.filesystem("file")
-        self._create = self._put_new if self.url.startswith("s3://") else self._link_new
+        self._patience = patience or Patience()
+        self._objects = _place(self.url)
+        self._locks = False
+
+    def check(self) -> None:
+        """Whether it can be read: endpoint, credentials, bucket, rights. Nothing is written, and little waited for.
+
+        Raises DatasetError. A prefix that is not there is an empty dataset.
+        """
+        self._ask("read", "", self._objects.check, silence_s=START_S)
+
+    def check_writing(self, commit: Commit = "create") -> None:
+        """Whether it can be written, and lets one writer win. Raises DatasetError; a store that does not let one win
+        is refused, or with `commit="lock"` gets a lock object for each `exclusive`.
+        """
+        if not self.url.startswith("s3://"):
+            return
+        if not self._ask("write", "", lambda: honours_create_only(self._objects), silence_s=START_S):
+            if commit != "lock":
+                raise not_honoured(self.url)
+            self._locks = True
+            self._objects.conditional = False
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Around a `create` that decides who won. Nothing where the store decides; else a lock object is held.
+
+        Raises DatasetError when another holds it for too long.
+        """
+        with ExitStack() as held:
+            if self._locks:
+                with self._explained("lock", "manifests"):
+                    held.enter_context(locked(self._objects, self._patience, self.url))
+            yield
+
+    def stop_waiting(self) -> None:
+        """Nothing waits for an outage to end any more: the run is over. Callable from any thread."""
+        self._patience.stop()
 
     def create(self, path: str, data: bytes) -> Outcome:
-        """Make an object unless one of that name exists. Raises DatasetError when it cannot be written."""
-        with self._explained("write", path):
-            try:
-                return self._create(self._at(path), data)
-            except FileNotFoundError as error:
-                # On S3: the bucket. Locally: the folder was removed under our hands.
-                raise OSError(error.errno, f"{error} (bucket or folder is missing)") from error
+        """Make an object unless one of that name exists. Raises DatasetError when it cannot be written.
+
+        EXISTS may be our own: where an answer gets lost the put is sent again. Whoever must know who won puts a
+        random id into the object and reads it back; what is named by its content need not.
+        """
+        return self._ask("write", path, lambda: self._objects.create(path, data))
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Make an object, or another content of it: only for what is derived from others. Never half of it is seen."""
+        self._ask("write", path, lambda: self._objects.replace(path, data))
 
     def read(self, path: str) -> bytes:
         """An object's bytes. Raises FileNotFoundError."""
-        with self._explained("read", path):
-            return bytes(self._fs.cat_file(self._at(path)))
+        return self._ask("read", path, lambda: self._objects.read(path))
 
     def exists(self, path: str) -> bool:
         """Whether there is an object of that name."""
@@ -99,61 +109,79 @@ class Storage:
 
     def size(self, path: str) -> int:
         """An object's size in bytes. Raises FileNotFoundError."""
-        with self._explained("look at", path):
-            return int(self._fs.info(self._at(path))["size"])
+        return self._ask("look at", path, lambda: self._objects.size(path))
+
+    def entries(self, folder: str, *, hidden: bool = False) -> list[Entry]:
+        """As `list`, with sizes in bytes and times (UTC). Hidden objects, as temporary files are, only where asked."""
+        found = self._ask("list", folder, lambda: self._objects.entries(folder))
+        shown = [entry for entry in found if hidden or not entry.path.rsplit("/", 1)[-1].startswith(".")]
+        return sorted(shown, key=lambda entry: entry.path)
 
     def list(self, folder: str) -> list[str]:
-        """The objects under a folder ("" = all), as paths in the dataset, sorted; [] when there is none."""
-        with self._explained("list", folder):
-            try:
-                found = self._fs.find(self._at(folder))
-            except FileNotFoundError:
-                return []
-        paths = (str(path)[len(self._root) + 1 :] for path in found)
-        # Some S3 servers list an emptied folder as a key of its own.
-        inside = (path for path in paths if path.startswith(f"{folder}/" if folder else ""))
-        return sorted(path for path in inside if not path.rsplit("/", 1)[-1].startswith("."))
+        """As `entries`, the paths alone."""
+        return [entry.path for entry in self.entries(folder)]
 
     def remove(self, path: str) -> None:
         """Remove an object; one that is not there is removed already."""
-        with self._explained("remove", path):
-            try:
-                # Not `rm`: on S3 that is a bulk delete, whose faults s3fs does not raise.
-                self._fs.rm_file(self._at(path))
-            except FileNotFoundError:
-                return
+        try:
+            self._ask("remove", path, lambda: self._objects.remove(path))
+        except FileNotFoundError:
+            return
 
     def put_table(self, folder: str, table: pa.Table) -> ObjectRef:
         """A table as `folder/<sha256>.parquet`; equal tables give equal bytes, so twice is once.
 
         Raises DatasetError when an object of that name has another size: somebody changed it.
         """
-        data = parquet_bytes(table)
+        return self.put_parquet(folder, parquet_bytes(table), table.num_rows)
+
+    def put_parquet(self, folder: str, data: bytes, rows: int) -> ObjectRef:
+        """A Parquet file of so many rows as `folder/<sha256>.parquet`. Raises as `put_table`."""
         name = sha256(data)
-        ref = ObjectRef(path=f"{folder}/{name}.parquet", bytes=len(data), rows=table.num_rows, sha256=name)
-        if self.create(ref.path, data) is Outcome.EXISTS and (size := self.size(ref.path)) != ref.bytes:
+        ref = ObjectRef(path=f"{folder}/{name}.parquet", bytes=len(data), rows=rows, sha256=name)
+        if self.create(ref.path, data) is Outcome.CREATED:
+            return ref
+        if (size := self.size(ref.path)) != ref.bytes:
             raise DatasetError(
                 f"{ref.path} exists with other content than its name says",
                 value=f"{size} bytes",
                 expected=f"{ref.bytes} bytes",
                 remedy="run `draftmill verify`; remove the damaged file, then run again",
             )
+        # The same bytes, with today's time: `gc` takes what is old and listed by no recent manifest.
+        self.replace(ref.path, data)
         return ref
 
     def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A Parquet object, or only some of its columns. Raises FileNotFoundError; DatasetError when it is damaged."""
-        with self._explained("read", path), self._fs.open(self._at(path), "rb") as file:
-            try:
-                return pq.ParquetFile(file).read(columns=None if columns is None else list(columns))
-            except pa.ArrowException as error:
-                raise DatasetError(
-                    f"{path} is no readable Parquet file",
-                    value=" ".join(str(error).split()),
-                    expected="the object as it was written",
-                    remedy="run `draftmill verify`, and restore the file from a copy",
-                ) from error
+        """A Parquet object, or only some of its columns: then only their bytes are fetched.
 
-    def _at(self, path: str) -> str:
+        Raises FileNotFoundError; DatasetError when it is damaged.
+        """
+        return self.read_parquet(path, lambda file: file.read(columns=None if columns is None else list(columns)))
+
+    def read_parquet(self, path: str, read: Callable[[pq.ParquetFile], T]) -> T:
+        """What `read` takes out of a Parquet object; it may be called again after an outage. Raises as `read_table`."""
+        # Ranges that lie side by side become one request.
+        return self.read_open(path, lambda file: read(pq.ParquetFile(file, pre_buffer=True)))
+
+    def read_open(self, path: str, read: Callable[[BinaryIO], T]) -> T:
+        """As `read_parquet`, for another reader of Parquet."""
+
+        def attempt() -> T:
+            with self._objects.open(path) as file:
+                return read(file)
+
+        try:
+            return self._ask("read", path, attempt)
+        except pa.ArrowException as error:
+            raise DatasetError(
+                f"{path} is no readable Parquet file",
+                value=" ".join(str(error).split()),
+                expected="the object as it was written",
+                remedy="run `draftmill verify`, and restore the file from a copy",
+            ) from error
+
+    def _ask(self, verb: str, path: str, request: Callable[[], T], *, silence_s: float | None = None) -> T:
         if path.startswith("/") or ".." in path.split("/"):
             raise DatasetError(
                 "a path that leaves the dataset",
@@ -161,59 +189,32 @@ class Storage:
                 expected=f"an object under {self.url}",
                 remedy="restore the manifest that names it from a copy",
             )
-        return f"{self._root}/{path}"
+        with self._explained(verb, path):
+            return self._patience.persist(request, silence_s=silence_s)
 
     @contextmanager
     def _explained(self, verb: str, path: str) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError:
-            raise
-        except self._faults as error:
+        except StorageFault as fault:
             raise DatasetError(
-                f"cannot {verb} {self.url}/{path}",
-                value=f"{type(error).__name__}: {error}",
-                expected="a storage that answers, with room and the right to do so",
-                remedy="see to the storage, then run again: nothing that was finished is lost",
-            ) from error
-
-    def _link_new(self, target: str, data: bytes) -> Outcome:
-        path = Path(target)
-        if path.exists():
-            return Outcome.EXISTS
-        _make_folder(path.parent)
-        temporary = path.parent / f".{uuid.uuid4().hex}.tmp"
-        try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(temporary, path)
-        except FileExistsError:
-            return Outcome.EXISTS
-        finally:
-            temporary.unlink(missing_ok=True)
-        _sync_folder(path.parent)
-        return Outcome.CREATED
-
-    def _put_new(self, target: str, data: bytes) -> Outcome:
-        for _ in range(CONFLICT_TRIES):
-            try:
-                self._fs.pipe_file(target, data, mode="create")
-                return Outcome.CREATED
-            except OSError as error:
-                status = _http_status(error)
-                if isinstance(error, FileExistsError) or status == 412:
-                    return Outcome.EXISTS
-                if status != 409:
-                    raise
-            time.sleep(CONFLICT_WAIT_S)
-        raise OSError("409 Conflict: another put of the same name does not end")
+                f"cannot {verb} {self.url}{'/' if path else ''}{path}{': ' if fault.what else ''}{fault.what}",
+                value=fault.value,
+                expected=fault.expected,
+                remedy=fault.remedy,
+            ) from fault
 
 
 def open_storage(url: str) -> Storage:
     """The storage behind a dataset's URL. Raises RecipeError for a scheme it does not know."""
     return Storage(url)
+
+
+def open_checked(url: str) -> Storage:
+    """The same after a first look: for who reads at once. Raises what `check` raises, too."""
+    storage = open_storage(url)
+    storage.check()
+    return storage
 
 
 def normal_url(url: str) -> str:
@@ -231,39 +232,10 @@ def normal_url(url: str) -> str:
     )
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
-    """A table as Parquet, zstd. Depends on its rows and columns only, not on how its memory is cut into pieces."""
-    sink = io.BytesIO()
-    plain = table.replace_schema_metadata(None).combine_chunks()
-    pq.write_table(plain, sink, compression="zstd", row_group_size=ROW_GROUP_ROWS)
-    return sink.getvalue()
-
-
-def _make_folder(folder: Path) -> None:
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _s3_faults() -> tuple[type[Exception], ...]:
+def _place(url: str) -> Objects:
+    if not url.startswith("s3://"):
+        return LocalObjects(url)
     # Imported here: it takes a second that local datasets need not wait.
-    from botocore.exceptions import BotoCoreError, ClientError
+    from draftmill.dataset.s3_objects import S3Objects
 
-    return (OSError, BotoCoreError, ClientError)
-
-
-def _http_status(error: OSError) -> int | None:
-    # s3fs translates botocore's error and keeps it as the cause.
-    response = getattr(error.__cause__, "response", None) or {}
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return status if isinstance(status, int) else None
+    return S3Objects(url.removeprefix("s3://"))

@@ -1,61 +1,83 @@
 """What a manifest's rows are, as keys: enough to plan and to seal, without any ids.
 
-Reads key columns of each shard and quarantine object, a few bytes a row.
+Reads key columns of each shard and quarantine object, a few bytes a row. What many rows
+share (variant, reason, the object) is a dictionary column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from draftmill.dataset.manifest import Manifest
+from draftmill.dataset.numbers import numbered
+from draftmill.dataset.scan import tables
+from draftmill.dataset.schema import QUARANTINE
 from draftmill.dataset.statistics import MEASURED
 from draftmill.dataset.storage import ObjectRef, Storage
 from draftmill.errors import DatasetError
+
+SHARED = pa.dictionary(pa.int32(), pa.string())
+"""A text that many rows have."""
 
 STORED = pa.schema(
     [
         ("row_key", pa.string()),
         ("prompt_key", pa.string()),
-        ("variant", pa.string()),
+        ("variant", SHARED),
         ("sample", pa.int32()),
         ("attempt", pa.int32()),
-        ("finish_reason", pa.string()),
+        ("finish_reason", SHARED),
         ("max_new_tokens", pa.int32()),
         ("good", pa.bool_()),
-        ("reason", pa.string()),  # null for good rows
-        ("object", pa.string()),
+        ("reason", SHARED),  # null for good rows
+        ("object", SHARED),
     ]
 )
 
-_FROM_OBJECT = [name for name in STORED.names if name not in ("good", "reason", "object")]
+REQUESTS = pa.schema([("row_key", pa.string()), ("attempt", pa.int32())])
+"""(row_key, attempt): the identity of a request."""
 
 
-def stored_keys(storage: Storage, manifest: Manifest | None) -> pa.Table:
-    """Every row of a manifest as STORED columns, in its order; empty for a dataset without one.
+def stored_keys(storage: Storage, manifest: Manifest | None, columns: Sequence[str] = STORED.names) -> pa.Table:
+    """Every row of a manifest as STORED columns, or some of them, in its order; empty for a dataset without one.
 
     Raises DatasetError, also for an object that is gone.
     """
     if manifest is None:
-        return STORED.empty_table()
-    return pa.concat_tables(
-        [object_keys(storage, manifest.shards, good=True), object_keys(storage, manifest.quarantine, good=False)]
-    )
+        return STORED.empty_table().select(columns)
+    good = object_keys(storage, manifest.shards, good=True, columns=columns)
+    bad = object_keys(storage, manifest.quarantine, good=False, columns=columns)
+    return pa.concat_tables([good, bad]).unify_dictionaries()
 
 
-def object_keys(storage: Storage, refs: Iterable[ObjectRef], *, good: bool) -> pa.Table:
+def object_keys(
+    storage: Storage, refs: Iterable[ObjectRef], *, good: bool, columns: Sequence[str] = STORED.names
+) -> pa.Table:
     """The rows of these objects as STORED columns, row by row as they lie in them."""
-    tables = [STORED.empty_table()]
+    refs = list(refs)
+    in_object = [name for name in columns if name not in ("good", "object") and not (good and name == "reason")]
+    found = [STORED.empty_table().select(columns)]
+    for ref, table in _listed(storage, refs, pa.schema([QUARANTINE.field(name) for name in in_object])):
+        given = {"good": pa.scalar(good), "reason": pa.scalar(None, pa.string()), "object": pa.scalar(ref.path)}
+        arrays = [table[name] if name in in_object else pa.repeat(given[name], table.num_rows) for name in columns]
+        shared = [pa.types.is_dictionary(STORED.field(name).type) for name in columns]
+        arrays = [array.dictionary_encode() if share else array for array, share in zip(arrays, shared, strict=True)]
+        found.append(pa.table(arrays, schema=pa.schema([STORED.field(name) for name in columns])))
+    return pa.concat_tables(found).unify_dictionaries()
+
+
+def _listed(storage: Storage, refs: Sequence[ObjectRef], schema: pa.Schema) -> Iterator[tuple[ObjectRef, pa.Table]]:
+    """Of each object the schema's columns. Raises DatasetError, also for one that is gone."""
+    found = tables(storage, [ref.path for ref in refs], schema)
     for ref in refs:
-        found = listed_table(storage, ref.path, _FROM_OBJECT if good else [*_FROM_OBJECT, "reason"])
-        columns = {name: found.column(name) for name in found.column_names}
-        columns["good"] = pa.array([good] * found.num_rows, pa.bool_())
-        columns.setdefault("reason", pa.nulls(found.num_rows, pa.string()))
-        columns["object"] = pa.array([ref.path] * found.num_rows, pa.string())
-        tables.append(pa.table({name: columns[name] for name in STORED.names}, schema=STORED))
-    return pa.concat_tables(tables)
+        try:
+            yield ref, next(found)
+        except FileNotFoundError:
+            raise missing_object(ref.path) from None
 
 
 def measured_rows(storage: Storage, good: Iterable[ObjectRef], bad: Iterable[ObjectRef]) -> pa.Table:
@@ -90,6 +112,25 @@ def row_keys(table: pa.Table) -> set[tuple[str, int]]:
     return set(zip(table["row_key"].to_pylist(), table["attempt"].to_pylist(), strict=True))
 
 
+def requests_table(requests: Collection[tuple[str, int]]) -> pa.Table:
+    """(row_key, attempt) pairs as a REQUESTS table."""
+    row_keys, attempts = zip(*requests, strict=True) if requests else ((), ())
+    return pa.table([pa.array(row_keys, pa.string()), pa.array(attempts, pa.int32())], schema=REQUESTS)
+
+
+def used_up(parts: pa.Table, sealed: Sequence[pa.Table]) -> list[str]:
+    """The parts all of whose rows are sealed, in this attempt or a later one.
+
+    `parts`: row_key, attempt, part; `sealed`: tables with row_key and attempt.
+    """
+    wanted, *known = numbered(parts["row_key"], *(table["row_key"] for table in sealed))
+    newest = np.full(1 + max(keys.max(initial=-1) for keys in (wanted, *known)), -1, np.int32)
+    for keys, table in zip(known, sealed, strict=True):
+        np.maximum.at(newest, keys, table["attempt"].to_numpy())
+    waiting = parts["part"].filter(pa.array(parts["attempt"].to_numpy() > newest[wanted], pa.bool_()))
+    return sorted(set(parts["part"].unique().to_pylist()) - set(waiting.unique().to_pylist()))
+
+
 def newest_attempts(table: pa.Table) -> dict[str, int]:
     """By row_key the largest attempt among a table's rows."""
     newest = table.group_by("row_key").aggregate([("attempt", "max")])
@@ -98,7 +139,7 @@ def newest_attempts(table: pa.Table) -> dict[str, int]:
 
 def row_counts(storage: Storage, manifest: Manifest) -> tuple[int, int]:
     """Distinct row_keys of a manifest: (those with a good row, those with quarantined rows only)."""
-    stored = stored_keys(storage, manifest)
+    stored = stored_keys(storage, manifest, ["row_key", "good"])
     good = pc.count_distinct(stored.filter(stored["good"])["row_key"]).as_py()
     return good, pc.count_distinct(stored["row_key"]).as_py() - good
 

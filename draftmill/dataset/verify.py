@@ -1,30 +1,40 @@
-"""Reads everything the newest manifest lists and names every fault.
+"""Reads everything the manifests vouch for and names every fault.
 
-The manifest (hash, name, chain of parents, counts), each object (presence,
-bytes, SHA-256, Parquet, columns, rows), each row (`row_faults`), keys across
-objects; with a `judge`, the structure of each good row. Faults are values: a
-damaged dataset makes a long list, never an exception. What was not looked at is
-said too.
+All manifests (text, hash, name, chain of parents); each object of the newest
+(presence, bytes, SHA-256, Parquet, columns, rows, origins), each of its rows
+(`row_faults`), keys across objects, counts; with a `judge`, the structure of
+each good row. Objects that only older manifests list: their bytes and SHA-256,
+as far as `gc` has left them. Faults are values: a damaged dataset makes a long
+list, never an exception. What nothing vouches for is said too.
+
+In memory: one object at a time, and the keys of all rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from draftmill.dataset.manifest import FOLDER, Manifest, ObjectRef, manifest_path, read_manifest, versions
+from draftmill.dataset import completions
+from draftmill.dataset.manifest import DataRef, Manifest, ObjectRef
 from draftmill.dataset.row_faults import row_faults
 from draftmill.dataset.schema import QUARANTINE, REJECTED, SHARD
 from draftmill.dataset.storage import Storage
+from draftmill.dataset.unverified import unverified
+from draftmill.dataset.verify_chain import line, manifests
 from draftmill.errors import DatasetError
 from draftmill.identity import sha256
+from draftmill.progress import listener
 
 Judge = Callable[[pa.Table], list[str | None]]
 """A SHARD table to one reason per row, None for a row that is ok."""
+
+KEYS = ["row_key", "attempt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,84 +60,118 @@ class Verification:
 
 @dataclass(slots=True)
 class _Seen:
-    """What the objects read so far add up to. Keys are (row_key, attempt)."""
+    """What the objects read so far add up to. `good`, `bad`: the keys of their rows; `unread`: objects that had none
+    to give."""
 
     faults: list[Fault] = field(default_factory=list)
-    good: Counter[str] = field(default_factory=Counter)
-    requests: Counter[tuple[str, int]] = field(default_factory=Counter)
-    rows: Counter[str] = field(default_factory=Counter)
+    good: list[pa.Table] = field(default_factory=list)
+    bad: list[pa.Table] = field(default_factory=list)
+    unread: int = 0
+    objects: int = 0
+    total: int = 0
 
     def say(self, file: str, fault: str) -> None:
         self.faults.append(Fault(file, fault))
 
+    def progress(self) -> None:
+        """One more object."""
+        self.objects += 1
+        listener().wait(f"reading objects; {self.objects:,} of {self.total:,}")
+
 
 def verify(storage: Storage, *, judge: Judge | None = None) -> Verification:
-    """Verify the newest manifest and all it lists. Reads one object at a time into memory."""
+    """Verify the newest manifest and all it lists, and the manifests before it."""
     seen = _Seen()
-    try:
-        manifest = _newest(storage, seen)
-    except DatasetError as error:  # the listing itself
-        seen.say(f"{FOLDER}/", _line(error))
-        manifest = None
-    if manifest is None:
-        return Verification(0, seen.faults, ["the objects: there is no sound manifest that lists them"])
-    _chain(storage, manifest, seen)
+    chain = manifests(storage, seen.say)
+    newest = next(chain, None)
+    listed = {newest.path, *(ref.path for ref in newest.objects)} if newest else set()
+    older = _only_older(newest, chain, listed)
+    seen.total = len(newest.objects if newest else ()) + len(older)
+    skipped = []
+    if newest is None:
+        skipped.append("what the newest manifest lists: there is no sound one")
+    else:
+        _newest(storage, newest, judge, seen)
+        if judge is None:
+            skipped.append("the structure of the rows: no judge was given")
+    gone = [ref.path for ref in older if _bytes(storage, ref, seen, gone_is_fault=False) is None]
+    if gone:
+        skipped.append(f"{len(gone):,} objects that only older manifests list: gone, as after `draftmill gc`")
+    damaged = {fault.file for fault in seen.faults}
+    return Verification(_num_rows(seen.good), seen.faults, skipped + unverified(storage, listed | damaged))
+
+
+def _newest(storage: Storage, manifest: Manifest, judge: Judge | None, seen: _Seen) -> None:
     for name, schema in (("shards", SHARD), ("quarantine", QUARANTINE), ("rejected", REJECTED)):
         for ref in getattr(manifest, name):
-            table = _object(storage, ref, schema, seen)
-            if table is not None:
-                _rows(ref.path, name, table, judge, seen)
+            _listed(storage, manifest, name, ref, schema, judge, seen)
     _totals(manifest, seen)
-    skipped = ["working objects, and files that the manifest does not list"]
-    if judge is None:
-        skipped.insert(0, "the structure of the rows: no judge was given")
-    return Verification(seen.rows["shards"], seen.faults, skipped)
 
 
-def _newest(storage: Storage, seen: _Seen) -> Manifest | None:
-    known = versions(storage)
-    if not known:
-        seen.say(f"{FOLDER}/", "there is no manifest")
-        return None
-    return _sound(storage, known[-1], seen)
+def _only_older(newest: Manifest | None, chain: Iterable[Manifest | None], listed: set[str]) -> list[ObjectRef]:
+    """What older manifests list and the newest does not; `listed` takes their paths. An object that both list, with
+    other words, is in both."""
+    known = {_identity(ref) for ref in newest.objects} if newest else set()
+    found: dict[tuple[str, int, str], ObjectRef] = {}
+    for manifest in filter(None, chain):
+        found |= {_identity(ref): ref for ref in manifest.objects if _identity(ref) not in known}
+        listed |= {manifest.path, *(ref.path for ref in manifest.objects)}
+    return list(found.values())
 
 
-def _sound(storage: Storage, version: int, seen: _Seen) -> Manifest | None:
-    try:
-        return read_manifest(storage, version)
-    except DatasetError as error:
-        seen.say(manifest_path(version), _line(error))
-        return None
+def _identity(ref: ObjectRef) -> tuple[str, int, str]:
+    return ref.path, ref.bytes, ref.sha256
 
 
-def _chain(storage: Storage, manifest: Manifest, seen: _Seen) -> None:
-    child: Manifest | None = manifest
-    while child is not None and child.parent is not None:
-        if child.parent.version != child.version - 1:
-            seen.say(child.path, f"its parent is version {child.parent.version}, not {child.version - 1}")
-            return
-        parent = _sound(storage, child.parent.version, seen)
-        if parent is not None and parent.sha256 != child.parent.sha256:
-            seen.say(parent.path, f"not the manifest that version {child.version} was built on")
-        child = parent
-    if child is not None and child.version != 1:
-        seen.say(child.path, "has no parent, and is not version 1")
+def _listed(
+    storage: Storage,
+    manifest: Manifest,
+    name: str,
+    ref: ObjectRef,
+    schema: pa.Schema,
+    judge: Judge | None,
+    seen: _Seen,
+) -> None:
+    if isinstance(ref, DataRef):
+        _origins(manifest, ref, seen)
+    table = _object(storage, ref, schema, seen)
+    if table is None:
+        seen.unread += 1
+    elif name != "rejected":
+        _rows(ref.path, name, table, judge, seen)
 
 
-def _object(storage: Storage, ref: ObjectRef, schema: pa.Schema, seen: _Seen) -> pa.Table | None:
+def _origins(manifest: Manifest, ref: DataRef, seen: _Seen) -> None:
+    if (total := sum(run.rows for run in ref.made)) != ref.rows:
+        seen.say(manifest.path, f"{ref.path}: `made` is of {total} rows, the object has {ref.rows}")
+    if later := [run.manifest for run in ref.made if run.manifest > manifest.version]:
+        seen.say(manifest.path, f"{ref.path}: `made` names version {max(later)}, which is later than the manifest")
+
+
+def _bytes(storage: Storage, ref: ObjectRef, seen: _Seen, *, gone_is_fault: bool = True) -> bytes | None:
+    """The object's bytes if they are what the manifest says; None when it is gone. b"" when it is damaged."""
+    seen.progress()
     try:
         data = storage.read(ref.path)
     except FileNotFoundError:
-        seen.say(ref.path, "missing")
+        if gone_is_fault:
+            seen.say(ref.path, "missing")
         return None
     except DatasetError as error:
-        seen.say(ref.path, _line(error))
-        return None
+        seen.say(ref.path, line(error))
+        return b""
     if len(data) != ref.bytes:
         seen.say(ref.path, f"{len(data)} bytes, the manifest says {ref.bytes}")
     if (found := sha256(data)) != ref.sha256:
         seen.say(ref.path, f"its SHA-256 is {found}, the manifest says {ref.sha256}")
-        return None  # what it holds now is nobody's word
+        return b""  # what it holds now is nobody's word
+    return data
+
+
+def _object(storage: Storage, ref: ObjectRef, schema: pa.Schema, seen: _Seen) -> pa.Table | None:
+    data = _bytes(storage, ref, seen)
+    if not data:
+        return None
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read()
     except (pa.ArrowException, OSError) as error:
@@ -153,18 +197,13 @@ def _differences(found: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
 
 
 def _rows(path: str, name: str, table: pa.Table, judge: Judge | None, seen: _Seen) -> None:
-    seen.rows[name] += table.num_rows
-    if name == "rejected":
-        return
-    keys = table.column("row_key").to_pylist()
-    seen.requests.update(zip(keys, table.column("attempt").to_pylist(), strict=True))
-    if name == "shards":
-        seen.good.update(keys)
-    faults = row_faults(table, good=name == "shards")
+    good = name == "shards"
+    (seen.good if good else seen.bad).append(table.select(KEYS).combine_chunks())
+    faults = row_faults(table, good=good)
     for fault in faults:
         seen.say(path, fault)
-    if judge is not None and name == "shards" and not faults:
-        _judged(path, keys, judge(table), seen)
+    if judge is not None and good and not faults:
+        _judged(path, table["row_key"].to_pylist(), judge(table), seen)
 
 
 def _judged(path: str, keys: list[str], reasons: list[str | None], seen: _Seen) -> None:
@@ -174,16 +213,45 @@ def _judged(path: str, keys: list[str], reasons: list[str | None], seen: _Seen) 
 
 
 def _totals(manifest: Manifest, seen: _Seen) -> None:
-    twice = [key for key, times in seen.good.items() if times > 1]
-    if twice:
-        seen.say(manifest.path, f"{len(twice)} row_keys stand twice in its shards, first {twice[0]}")
-    again = [key for key, times in seen.requests.items() if times > 1]
-    if again:
-        seen.say(manifest.path, f"{len(again)} (row_key, attempt) stand twice in its objects, first {again[0]}")
+    twice = _twice(seen.good, ["row_key"])
+    if twice.num_rows:
+        seen.say(manifest.path, f"{twice.num_rows} row_keys stand twice in its shards, first {twice['row_key'][0]}")
+    again = _twice([*seen.good, *seen.bad], KEYS)
+    if again.num_rows:
+        first = (again["row_key"][0].as_py(), again["attempt"][0].as_py())
+        seen.say(manifest.path, f"{again.num_rows} (row_key, attempt) stand twice in its objects, first {first}")
     for count, refs in (("good_rows", manifest.shards), ("quarantined_rows", manifest.quarantine)):
         if manifest.counts.get(count) != (total := sum(ref.rows for ref in refs)):
             seen.say(manifest.path, f"counts.{count} is {manifest.counts.get(count)}, its objects have {total}")
+    if not seen.unread and (said := manifest.counts.get("attempts")) != (found := _attempts(seen.good)):
+        seen.say(manifest.path, f"counts.attempts is {said}, its shards have {found}")
+    _consumed(manifest, seen)
 
 
-def _line(error: DatasetError) -> str:
-    return f"{error.what} (got {error.value}, expected {error.expected})"
+def _twice(tables: Sequence[pa.Table], columns: list[str]) -> pa.Table:
+    """The keys that stand more than once, each once, by how early they stand."""
+    if not tables:
+        return pa.table({name: pa.array([], SHARD.field(name).type) for name in columns})
+    keys = pa.concat_tables(tables).select(columns)
+    counted = keys.group_by(columns, use_threads=False).aggregate([([], "count_all")])
+    return counted.filter(pc.greater(counted["count_all"], 1))
+
+
+def _attempts(tables: Sequence[pa.Table]) -> dict[str, int]:
+    counts: Counter[int] = Counter()
+    for table in tables:
+        for pair in pc.value_counts(table["attempt"].combine_chunks()).to_pylist():
+            counts[pair["values"]] += pair["counts"]
+    return {str(attempt): number for attempt, number in sorted(counts.items(), key=lambda item: str(item[0]))}
+
+
+def _consumed(manifest: Manifest, seen: _Seen) -> None:
+    strange = [part for part in manifest.consumed if not part.startswith(f"{completions.FOLDER}/")]
+    if strange:
+        seen.say(manifest.path, f"consumed names {strange[0]}, which is no part in {completions.FOLDER}/")
+    if len(set(manifest.consumed)) != len(manifest.consumed):
+        seen.say(manifest.path, "consumed names a part twice")
+
+
+def _num_rows(tables: Sequence[pa.Table]) -> int:
+    return sum(table.num_rows for table in tables)

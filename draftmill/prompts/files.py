@@ -1,110 +1,84 @@
-"""The files a recipe's `prompts.path` means, and how they are opened.
+"""The files a recipe's `prompts` mean.
 
-A path is a file, a folder, a glob or a URL (s3, https: whatever fsspec knows).
-Folders are read recursively in sorted order, so that every run sees the same
-order; names that begin with `.` or `_` are left out at every level (Spark's
-`_SUCCESS` and `_temporary`, checksums, AppleDouble). A file named outright is
-always read. Gzip is told by its first bytes, never by the name; a gzip file
-that ends early is refused as a whole: the rows behind the cut are unknown.
+A path is a file, a folder, a glob or a URL (s3, https: whatever fsspec knows),
+or a list of those. Folders are read recursively, in the order of their names
+level by level, so that every run sees the same order wherever they lie; names
+that begin with `.` or `_` are left out at every level (Spark's `_SUCCESS` and
+`_temporary`, checksums, AppleDouble). A file named outright is always read.
+Where a folder says itself which of its files are rows, and of which split, it
+is asked (see `saved`).
 """
 
 from __future__ import annotations
 
 import glob
-import gzip
-import io
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
-import fsspec
-from botocore.exceptions import BotoCoreError
+from draftmill.errors import RecipeError
+from draftmill.prompts import saved
+from draftmill.prompts.opening import UNREADABLE, file_system, shown, unreadable
+from draftmill.recipe import Prompts
 
-from draftmill.errors import RecipeError, SourceError
-
-GZIP_MAGIC = b"\x1f\x8b"
-
-HEAD_BYTES = 4096
-"""Bytes a format is told by: more than any magic number or first key."""
-
-_UNREADABLE = (OSError, aiohttp.ClientError, BotoCoreError)
-"""What local files, https and S3 raise when a file is not there or not ours."""
+FOLDER_FORMATS = ("auto", "huggingface")
+"""With any other `prompts.format` all files of a folder are meant."""
 
 
-def find_files(paths: list[str]) -> list[str]:
-    """Every file that `paths` mean, in order and each once. Raises RecipeError for one that matches nothing."""
-    found = [file for path in paths for file in _expand(path)]
-    return list(dict.fromkeys(found))
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file to read. `format`: known from its folder, else None; `named`: the recipe names this very file."""
+
+    path: str
+    format: str | None = None
+    named: bool = False
 
 
-def is_named(file: str, paths: list[str]) -> bool:
-    """Whether `paths` name this very file, not a folder or glob that holds it."""
-    return file in {path if "://" in path else str(Path(path)) for path in paths}
+def find_files(prompts: Prompts) -> list[SourceFile]:
+    """Every file that the recipe means, in order and each once.
+
+    Raises RecipeError for a path that matches nothing and a split that a folder does not have; SourceError when the
+    disk or the network does not answer.
+    """
+    found: dict[str, SourceFile] = {}
+    for path in prompts.paths:
+        for file in _expand(path, prompts):
+            if file.path not in found or file.named:
+                found[file.path] = file
+    return list(found.values())
 
 
-def shown(path: str) -> str:
-    """A path for people and for the dataset: a URL without user, password and query, which may hold secrets."""
-    scheme, separator, rest = path.partition("://")
-    if not separator:
-        return path
-    host, slash, name = rest.partition("/")
-    if scheme in ("http", "https"):
-        # Elsewhere `?` and `#` are letters of a name.
-        name = name.partition("?")[0].partition("#")[0]
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{name}"
-
-
-@contextmanager
-def open_raw(path: str) -> Iterator[IO[bytes]]:
-    """The file's bytes as they lie. Raises SourceError when it cannot be opened or read."""
+def _expand(path: str, prompts: Prompts) -> Iterable[SourceFile]:
+    is_url = "://" in path and not path.startswith("file://")
     try:
-        with _open(path) as raw:
-            yield raw
-    except _UNREADABLE as error:
-        raise _unreadable(path, error) from error
+        named, listed = _expand_url(path) if is_url else _expand_local(path)
+    except (*UNREADABLE, ValueError) as error:  # ValueError: botocore's, of an endpoint that is no URL
+        raise unreadable(path, error) from None
+    if named:
+        return [SourceFile(named, named=True)]
+    if not listed:
+        raise _missing(shown(path))
+    if prompts.format not in FOLDER_FORMATS:
+        return [SourceFile(file) for file in listed]
+    return [SourceFile(file, format_name) for file, format_name in saved.resolve(listed, prompts.split)]
 
 
-@contextmanager
-def open_unpacked(path: str) -> Iterator[IO[bytes]]:
-    """The file's bytes, unpacked when they are gzip, all members. Raises SourceError, also for a cut gzip file."""
-    with open_raw(path) as raw:
-        buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)  # type: ignore[type-var]
-        if not buffered.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
-            yield buffered
-            return
-        try:
-            with gzip.GzipFile(fileobj=buffered) as unpacked:
-                yield unpacked  # type: ignore[misc]
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise _cut(path, raw.tell(), error) from error
-
-
-def head(path: str) -> bytes:
-    """The first HEAD_BYTES of a file, unpacked."""
-    with open_unpacked(path) as stream:
-        return stream.read(HEAD_BYTES)
-
-
-def _expand(path: str) -> list[str]:
-    if "://" in path and not path.startswith("file://"):
-        return _expand_url(path)
+def _expand_local(path: str) -> tuple[str | None, list[str]]:
+    """The file itself, or the files in it or that match it."""
     local = Path(path.removeprefix("file://"))
     if local.is_file():
-        return [str(local)]
+        return str(local), []
     if local.is_dir():
-        return [str(file) for file in _walk(local, frozenset())]
-    if glob.has_magic(path):
-        base = _fixed_part(local)
-        matches = sorted(Path(match) for match in glob.glob(str(local), recursive=True))
-        shown_matches = [match for match in matches if not _hidden(match.relative_to(base))]
-        files = [f for m in shown_matches for f in ([m] if m.is_file() else _walk(m, frozenset()))]
-        if files:
-            return [str(file) for file in files]
-    raise _missing(path)
+        return None, _sorted(_walk(local, frozenset()))
+    if not glob.has_magic(path):
+        return None, []
+    fixed = _fixed_part(str(local))
+    matches = [Path(match) for match in glob.glob(str(local), recursive=True)]
+    meant = [match for match in matches if not _hidden(match.relative_to(fixed).parts)]
+    return None, _sorted(f for m in meant for f in ([m] if m.is_file() else _walk(m, frozenset())))
 
 
 def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
@@ -113,7 +87,7 @@ def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
     if real in above:
         return
     for entry in sorted(folder.iterdir()):
-        if _hidden(Path(entry.name)):
+        if _hidden((entry.name,)):
             continue
         if entry.is_dir():
             yield from _walk(entry, above | {real})
@@ -121,48 +95,50 @@ def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
             yield entry
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) and part not in (".", "..") for part in path.parts)
-
-
-def _fixed_part(pattern: Path) -> Path:
-    fixed = Path(pattern.anchor)
-    for part in pattern.relative_to(pattern.anchor).parts:
-        if glob.has_magic(part):
-            break
-        fixed /= part
-    return fixed
-
-
-def _expand_url(url: str) -> list[str]:
+def _expand_url(url: str) -> tuple[str | None, list[str]]:
     if urlsplit(url).scheme in ("http", "https"):
         # No listing over http, and `?` belongs to the query there.
-        return [url]
+        return url, []
+    fs, path = file_system(url)
+    if not url.endswith("/") and _kind(fs, path) == "file":
+        return fs.unstrip_protocol(path), []
+    if glob.has_magic(path):
+        base = _fixed_part(path)
+        matches = fs.glob(path, detail=True)
+        # Some of the matches are folders.
+        listed = {f for m, info in matches.items() for f in ([m] if info["type"] == "file" else fs.find(m))}
+    else:
+        base, listed = path, set(fs.find(path)) - {path}
+    # S3 servers list an emptied folder, or one made by hand, as a key of its own.
+    keys = (key for key in listed if not key.endswith("/") and not _hidden(_parts(key.removeprefix(base))))
+    return None, [fs.unstrip_protocol(key) for key in _sorted(keys)]
+
+
+def _kind(fs: Any, path: str) -> str | None:
+    # Not `isfile`: that takes every fault, a wrong secret too, for "no".
     try:
-        fs, path = fsspec.core.url_to_fs(url, **_options(url))
-        if glob.has_magic(path):
-            matches, base = fs.glob(path), str(_fixed_part(Path(path)))
-        elif fs.isdir(path):
-            matches, base = fs.find(path), path
-        else:
-            matches, base = [path] if fs.exists(path) else [], path
-    except _UNREADABLE as error:
-        raise _unreadable(url, error) from error
-    files = [m for m in sorted(matches) if not _hidden(Path(m.removeprefix(base)))]
-    if not files:
-        raise _missing(shown(url))
-    return [fs.unstrip_protocol(file) for file in files]
+        return str(fs.info(path)["type"])
+    except FileNotFoundError:
+        return None
 
 
-def _options(path: str) -> dict[str, Any]:
-    # A listing made by another process must be seen: never from a cache.
-    return {"use_listings_cache": False} if path.startswith(("s3://", "s3a://")) else {}
+def _sorted(paths: Iterable[Path | str]) -> list[str]:
+    # Level by level: the same order on disk and on S3, where `a-b/` would come before `a/`.
+    return sorted({str(path) for path in paths}, key=_parts)
 
 
-def _open(path: str) -> IO[bytes]:
-    if "://" not in path:
-        return open(path, "rb")
-    return fsspec.open(path, "rb", **_options(path)).open()  # type: ignore[no-any-return]
+def _parts(path: str) -> tuple[str, ...]:
+    return PurePosixPath(path).parts
+
+
+def _hidden(parts: Iterable[str]) -> bool:
+    return any(part.startswith((".", "_")) and part not in (".", "..") for part in parts)
+
+
+def _fixed_part(pattern: str) -> str:
+    """The folder in front of the first wildcard: its own names may begin with a dot."""
+    parts = _parts(pattern)
+    return str(PurePosixPath(*itertools.takewhile(lambda part: not glob.has_magic(part), parts)))
 
 
 def _missing(path: str) -> RecipeError:
@@ -171,23 +147,4 @@ def _missing(path: str) -> RecipeError:
         value=path,
         expected="a file, a folder, a glob that matches or a URL, relative to the folder the command runs in",
         remedy="correct prompts.path",
-    )
-
-
-def _unreadable(path: str, error: Exception) -> SourceError:
-    return SourceError(
-        "a prompt file cannot be read",
-        value=f"{shown(path)}: {type(error).__name__}: {getattr(error, 'strerror', None) or 'no more is known'}",
-        expected="a file that this user can read",
-        remedy="check that it exists, its permissions and, for a URL, the network and the credentials",
-    )
-
-
-def _cut(path: str, byte: int, error: Exception) -> SourceError:
-    words = "ends early" if isinstance(error, EOFError) else f"is damaged ({error})"
-    return SourceError(
-        f"a gzip file {words}",
-        value=f"{shown(path)}, read up to byte {byte}",
-        expected="whole gzip members: rows behind a cut would look like removed prompts",
-        remedy="fetch or write the file again",
     )

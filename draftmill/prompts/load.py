@@ -1,16 +1,17 @@
-"""A recipe's prompts as one table, with every row that is not a prompt listed beside it.
+"""A recipe's prompts as a stream of slices, with every row that is not a prompt beside them.
 
 Rows come in the order of `find_files`, file by file, so that two runs over the
-same files see the same table. A bad row is a `Rejection` with file and line and
-the run goes on; a file that is unreadable as a whole, a named file of no known
-format, and a source without a single prompt raise SourceError: an empty source
-must never look like "all prompts were removed". Other files in a folder (notes,
-checksums) are left out and listed with format None.
+same files see the same slices; memory is one slice, whatever the source has. A
+bad row is a `Rejection` with file and line and the loading goes on; a file that
+is unreadable as a whole, a named file of no known format, and a source without
+a single prompt raise SourceError: an empty source must never look like "all
+prompts were removed". Other files in a folder (notes, checksums) are left out
+and listed with format None.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -19,20 +20,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from draftmill import identity, plugins
-from draftmill.dataset.schema import LOADED
+from draftmill import plugins
+from draftmill.dataset.schema import LOADED, REJECTED
 from draftmill.errors import RecipeError, SourceError
-from draftmill.prompts.files import find_files, head, is_named, open_raw, shown
+from draftmill.progress import listener
+from draftmill.prompts.batches import Rejects, Slices
+from draftmill.prompts.files import SourceFile, find_files
+from draftmill.prompts.foreign import refuse_kind
+from draftmill.prompts.found import FileSummary
+from draftmill.prompts.opening import head, shown
 from draftmill.prompts.shapes import FIELDS, PromptParts, to_prompt
 from draftmill.prompts.source_row import RowFault, SourceRow
 from draftmill.recipe import Prompts
 from draftmill.records import Reason, Rejection
-
-BATCH_ROWS = 8192
-"""Rows held as Python objects before they become an Arrow batch."""
-
-READ_BYTES = 2**20
-"""Bytes hashed at a time."""
 
 DETAIL_CHARS = 500
 """Longest reject message: a row may have a thousand columns or a role of a megabyte."""
@@ -40,122 +40,170 @@ DETAIL_CHARS = 500
 SHOWN_REJECTS = 3
 """Rejects quoted when nothing could be loaded: enough to see what is wrong with all."""
 
+COLUMNS_KEPT = 100
+"""Columns remembered of a file: there are tables with thousands, and rows whose keys are data."""
+
+PROGRESS_ROWS = 20_000
+"""Rows between two words about how far it is: a second or two."""
+
 
 @dataclass(frozen=True, slots=True)
-class FileSummary:
-    """What one file gave. `format` None: of no known format, left out. `rows` = prompts + rejected."""
+class Slice:
+    """Prompts in source order, schema LOADED."""
 
-    path: str
-    format: str | None
-    shapes: dict[str, int]
-    rows: int
-    rejected: int
+    table: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Rows that are no prompts, schema REJECTED."""
+
+    table: pa.Table
+
+
+Part = Slice | Rejected | FileSummary
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The prompts (`table`, schema LOADED), the rows that are none, and a line per file."""
+    """A whole source: the prompts (LOADED), the rows that are none (REJECTED), and a line per file."""
 
     table: pa.Table
-    rejected: list[Rejection]
+    rejected: pa.Table
     files: list[FileSummary]
 
 
-def load_prompts(prompts: Prompts) -> Loaded:
-    """All prompts of a recipe, at most `prompts.limit`.
+def stream_prompts(prompts: Prompts) -> Iterator[Part]:
+    """All prompts of a recipe, at most `prompts.limit`, in slices; rejected rows and files as they come.
 
     Raises RecipeError for a path that matches nothing and for an unknown name in
-    `prompts.fields`; SourceError for an unreadable file and when no prompt is left.
+    `prompts.fields`; SourceError for an unreadable file and, at the end, when there was no prompt.
     """
     _check_fields(prompts.fields)
-    table = _Table()
-    rejected: list[Rejection] = []
-    files: list[FileSummary] = []
-    paths = find_files(prompts.paths)
-    for path in paths:
-        if prompts.limit is not None and table.rows >= prompts.limit:
+    loading = _Loading(prompts)
+    for file in find_files(prompts):
+        if loading.limit_reached:
             break
-        files.append(_load_file(path, prompts, table, rejected))
-    if not table.rows:
-        raise _nothing(prompts, files, rejected)
-    return Loaded(table.finish(), rejected, files)
+        yield from loading.file(file)
+    yield from loading.full(rest=True)
+    if not loading.slices.total:
+        raise loading.nothing()
 
 
-def source_digest(prompts: Prompts) -> str:
-    """Hex SHA-256 of the files' names and bytes and of the recipe's prompt keys: equal digest, equal table."""
-    files = [[shown(path), _file_digest(path)] for path in find_files(prompts.paths)]
-    keys = prompts.model_dump(mode="json", exclude={"path"})
-    return identity.digest({"files": files, "prompts": keys})
+def load_prompts(prompts: Prompts) -> Loaded:
+    """All of `stream_prompts` in memory: for small sources and for those who want one table."""
+    parts = list(stream_prompts(prompts))
+    tables = [part.table for part in parts if isinstance(part, Slice)]
+    rejected = [part.table for part in parts if isinstance(part, Rejected)]
+    return Loaded(
+        pa.concat_tables([LOADED.empty_table(), *tables]),
+        pa.concat_tables([REJECTED.empty_table(), *rejected]),
+        [part for part in parts if isinstance(part, FileSummary)],
+    )
 
 
-class _Table:
-    """Prompts on their way into Arrow, in batches so that few are Python objects at a time."""
+class _Loading:
+    """What has been read so far."""
 
-    def __init__(self) -> None:
-        self.rows = 0
-        self._pending: list[tuple[str, str, int, str]] = []
-        self._batches: list[pa.RecordBatch] = []
+    def __init__(self, prompts: Prompts) -> None:
+        self.slices = Slices()
+        self._rejects = Rejects()
+        self._first_rejects: list[Rejection] = []
+        self._files = 0
+        self._prompts = prompts
+        names = {prompts.fields.get(name, name) for name in FIELDS}
+        self._columns = frozenset(names)
 
-    def add(self, prompt_id: str, source: str, line: int, canonical: str) -> None:
-        self.rows += 1
-        self._pending.append((prompt_id, source, line, canonical))
-        if len(self._pending) >= BATCH_ROWS:
-            self._flush()
+    @property
+    def limit_reached(self) -> bool:
+        return self._prompts.limit is not None and self.slices.total >= self._prompts.limit
 
-    def finish(self) -> pa.Table:
-        self._flush()
-        return pa.Table.from_batches(self._batches, schema=LOADED)
+    def file(self, file: SourceFile) -> Iterator[Part]:
+        """A file's full slices, and at its end what it was."""
+        source = _writable(shown(file.path))
+        format_name = file.format or _format(file, self._prompts)
+        self._files += 1
+        if format_name is None:
+            yield FileSummary(source, None, {}, 0, 0)
+            return
+        shapes: Counter[str] = Counter()
+        columns: dict[str, None] = {}
+        num_before, rejected_before = self.slices.total, self._rejects.total
+        to_end = True
+        with contextlib.closing(plugins.load("sources", format_name).read(file.path, columns=self._columns)) as rows:
+            for row in rows:
+                if self.limit_reached:
+                    to_end = False
+                    break
+                shape = self._row(row, source)
+                if shape is not None:
+                    shapes[shape] += 1
+                if row.value and len(columns) < COLUMNS_KEPT:
+                    columns.update(dict.fromkeys(row.value))
+                yield from self.full()
+                self._tell()
+        rejected = self._rejects.total - rejected_before
+        num_rows = self.slices.total - num_before + rejected
+        names = tuple(_writable(name)[:DETAIL_CHARS] for name in list(columns)[:COLUMNS_KEPT])
+        yield FileSummary(source, format_name, dict(shapes), num_rows, rejected, names, to_end)
 
-    def _flush(self) -> None:
-        if self._pending:
-            columns = [pa.array(c, f.type) for c, f in zip(zip(*self._pending, strict=True), LOADED, strict=True)]
-            self._batches.append(pa.RecordBatch.from_arrays(columns, schema=LOADED))
-            self._pending = []
+    def full(self, *, rest: bool = False) -> Iterator[Part]:
+        """Slices and rejected rows that are complete, or with `rest` all there are."""
+        if (table := self.slices.take(rest=rest)) is not None:
+            yield Slice(table)
+        if (table := self._rejects.take(rest=rest)) is not None:
+            yield Rejected(table)
 
+    def nothing(self) -> SourceError:
+        """The error of a source without a prompt."""
+        names = ", ".join(shown(path) for path in self._prompts.paths)
+        first = "; ".join(f"{r.source}:{r.line}: {r.detail}" for r in self._first_rejects)
+        return SourceError(
+            "no prompt in the source; nothing was changed",
+            value=f"{names}: {self._files} files, {self._rejects.total} rows"
+            + (f", all rejected. First: {first}" if first else ""),
+            expected="at least one row with a prompt",
+            remedy="check prompts.path, prompts.format and prompts.fields; docs/prompts.md names the columns"
+            " that are known",
+        )
 
-def _load_file(path: str, prompts: Prompts, table: _Table, rejected: list[Rejection]) -> FileSummary:
-    source = shown(path)
-    format_name = _format(path, prompts)
-    if format_name is None:
-        return FileSummary(source, None, {}, 0, 0)
-    shapes: Counter[str] = Counter()
-    before = len(rejected)
-    for row in _rows(path, format_name):
-        prompt_id = _prompt_id(row, source, prompts.fields)
-        parts = _parts(row, prompts.fields)
+    def _row(self, row: SourceRow, source: str) -> str | None:
+        """The shape of a row that is a prompt; None of one that was rejected."""
+        prompt_id = _prompt_id(row, source, self._prompts.fields)
+        parts = _parts(row, self._prompts)
         if isinstance(parts, RowFault):
             detail = _writable(parts.detail)[:DETAIL_CHARS]
-            rejected.append(Rejection(Reason.PROMPT_INVALID, detail, prompt_id, source, row.line))
-            continue
-        shapes[parts.shape] += 1
-        table.add(prompt_id, source, row.line, parts.canonical)
-        if table.rows == prompts.limit:
-            break
-    bad = len(rejected) - before
-    return FileSummary(source, format_name, dict(shapes), shapes.total() + bad, bad)
+            rejection = Rejection(Reason.PROMPT_INVALID, detail, prompt_id, source, row.line)
+            self._rejects.add(rejection)
+            if len(self._first_rejects) < SHOWN_REJECTS:
+                self._first_rejects.append(rejection)
+            return None
+        self.slices.add(prompt_id, source, row.line, parts.canonical)
+        return parts.shape
+
+    def _tell(self) -> None:
+        rows = self.slices.total + self._rejects.total
+        if rows % PROGRESS_ROWS == 0:
+            listener().wait(f"reading prompts; {rows:,} rows so far")
 
 
-def _parts(row: SourceRow, fields: dict[str, str]) -> PromptParts | RowFault:
+def _parts(row: SourceRow, prompts: Prompts) -> PromptParts | RowFault:
     if row.value is None:
         return RowFault(row.fault or "not readable")
-    return to_prompt(row.value, fields=fields)
+    return to_prompt(row.value, fields=prompts.fields, turns=prompts.turns)
 
 
-def _rows(path: str, format_name: str) -> Iterator[SourceRow]:
-    rows: Iterator[SourceRow] = plugins.load("sources", format_name).read(path)
-    return rows
-
-
-def _format(path: str, prompts: Prompts) -> str | None:
+def _format(file: SourceFile, prompts: Prompts) -> str | None:
     if prompts.format != "auto":
         return prompts.format
-    beginning = head(path)
+    beginning = head(file.path)
     known = plugins.names("sources")
-    found = next((name for name in known if plugins.load("sources", name).sniff(path, beginning)), None)
-    if found is None and is_named(path, prompts.paths):
+    found = next((name for name in known if plugins.load("sources", name).sniff(file.path, beginning)), None)
+    if found is None and file.named:
+        refuse_kind(file.path, beginning)
         raise SourceError(
             "a prompt file of no known format",
-            value=f"{shown(path)}, which begins with {beginning[:16]!r}",
+            value=f"{shown(file.path)}, which begins with {beginning[:16]!r}",
             expected=f"one of: {', '.join(known)}",
             remedy="convert the file, or say its format with prompts.format",
         )
@@ -175,14 +223,6 @@ def _writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _file_digest(path: str) -> str:
-    sha = hashlib.sha256()
-    with open_raw(path) as raw:
-        while block := raw.read(READ_BYTES):
-            sha.update(block)
-    return sha.hexdigest()
-
-
 def _check_fields(fields: dict[str, str]) -> None:
     unknown: list[Any] = [name for name in fields if name not in FIELDS]
     if unknown:
@@ -192,15 +232,3 @@ def _check_fields(fields: dict[str, str]) -> None:
             expected=f"one of: {', '.join(FIELDS)}",
             remedy="the name on the left is draftmill's, the one on the right is the file's column",
         )
-
-
-def _nothing(prompts: Prompts, files: list[FileSummary], rejected: list[Rejection]) -> SourceError:
-    names = ", ".join(shown(path) for path in prompts.paths)
-    rows = sum(file.rows for file in files)
-    first = "; ".join(f"{r.source}:{r.line}: {r.detail}" for r in rejected[:SHOWN_REJECTS])
-    return SourceError(
-        "no prompt in the source; nothing was changed",
-        value=f"{names}: {len(files)} files, {rows} rows" + (f", all rejected. First: {first}" if first else ""),
-        expected="at least one row with a prompt",
-        remedy="check prompts.path, prompts.format and prompts.fields; docs/recipe.md names the columns that are known",
-    )

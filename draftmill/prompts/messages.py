@@ -1,7 +1,8 @@
 """One message of a source row as the one form that templates are given.
 
-In: a turn as files have it (`role`/`content`, or ShareGPT's `from`/`value`), with
-nulls that Arrow filled in, content as text parts, any letter case of the role.
+In: a turn as files have it (`role`/`content`, ShareGPT's `from`/`value`, or a
+mixture), with nulls that Arrow filled in, content as text parts, any letter case
+of the role.
 Out: a dict with `role`, `content` (text) and, where they are set, the keys of
 KEPT. Every other key is dropped: it is metadata, and metadata must not change a
 prompt's key. Refused with words: unknown roles, media, wrong types.
@@ -24,9 +25,13 @@ ROLES = {
     "chatgpt": "assistant",
     "bing": "assistant",
     "bard": "assistant",
+    "model": "assistant",
     "tool": "tool",
 }
 """Names found in files, lower case, and the role they mean."""
+
+TEXT_PARTS = ("text", "input_text", "output_text")
+"""Types of content parts that hold text: of chat completions, and of the Responses API."""
 
 KEPT = ("name", "tool_call_id", "reasoning_content")
 """Text keys beside `content` that templates read."""
@@ -66,9 +71,10 @@ def canonical_message(turn: dict[str, Any], role: str) -> dict[str, Any] | RowFa
 
 
 def _content(turn: dict[str, Any], role: str, *, has_calls: bool) -> str | RowFault:
-    key = "content" if turn.get("role") is not None else "value"
+    keys = ("content", "value") if turn.get("role") is not None else ("value", "content")
+    key = next((key for key in keys if turn.get(key) is not None), keys[0] if keys[0] in turn else keys[1])
     if key not in turn and not has_calls:
-        return RowFault(f"a {role} message without {key}; its keys: {', '.join(map(repr, turn))}")
+        return RowFault(f"a {role} message without {keys[0]}; its keys: {', '.join(map(repr, turn))}")
     value = turn.get(key)
     if role == "user" and value is None:
         return RowFault("user content is null")
@@ -88,11 +94,22 @@ def flat_text(content: object) -> str | RowFault:
         return RowFault(f"content is {kind(content)}, expected text or a list of text parts")
     texts: list[str] = []
     for part in content:
-        if not isinstance(part, dict):
-            return RowFault(f"a content part is {kind(part)}, expected {{type: text, text: ...}}")
-        if part.get("type") != "text":
-            return RowFault(f"a content part of type {part.get('type')!r}; only text can be sent")
-        if not isinstance(part.get("text"), str):
-            return RowFault(f"the text of a content part is {kind(part.get('text'))}")
-        texts.append(part["text"])
+        text = _part_text(part)
+        if isinstance(text, RowFault):
+            return text
+        texts.append(text)
     return "".join(texts)
+
+
+def _part_text(part: object) -> str | RowFault:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        return RowFault(f"a content part is {kind(part)}, expected {{type: text, text: ...}}")
+    set_keys = {key for key, value in part.items() if value is not None}
+    # Some clients leave the type out; what has nothing but a text is a text.
+    if part.get("type") not in TEXT_PARTS and set_keys != {"text"}:
+        return RowFault(f"a content part of type {part.get('type')!r}; only text can be sent")
+    if not isinstance(part.get("text"), str):
+        return RowFault(f"the text of a content part is {kind(part.get('text'))}")
+    return str(part["text"])

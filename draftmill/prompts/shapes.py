@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from draftmill.identity import ordered_json
 from draftmill.prompts.messages import canonical_message, role_of
@@ -37,21 +37,34 @@ Column = Callable[[str], Any]
 """The row's value under one of our names, `recipe.prompts.fields` applied; null when it is not there."""
 
 
-def to_prompt(row: dict[str, Any], *, fields: dict[str, str]) -> PromptParts | RowFault:
-    """A source row as canonical messages and tools; `fields` maps our column names to the file's."""
+def to_prompt(
+    row: dict[str, Any], *, fields: dict[str, str], turns: Literal["last", "all"] = "last"
+) -> PromptParts | RowFault:
+    """A source row as canonical messages and tools; `fields` maps our column names to the file's.
 
+    `turns`: the recipe's; user turns without answers between them can only be asked one after the other.
+    """
+    try:
+        return _to_prompt(row, fields, turns)
+    except RecursionError:
+        return RowFault("nested too deeply")
+    except ValueError as error:
+        return RowFault(f"a prompt that cannot be written down: {error}")
+
+
+def _to_prompt(row: dict[str, Any], fields: dict[str, str], turns: str) -> PromptParts | RowFault:
     def column(name: str) -> Any:
         return row.get(fields.get(name, name))
 
     # A name that the recipe maps was meant: it goes before the others.
-    order = sorted(SHAPES, key=lambda name: name not in fields)
+    order = sorted(SHAPES, key=lambda name: name not in fields) if fields else SHAPES
     shape = next((name for name in order if column(name) is not None), None)
     if shape is None:
         return _no_shape(row, fields)
-    turns = SHAPES[shape](column)
-    if isinstance(turns, RowFault):
-        return turns
-    messages = _messages(turns)
+    found = SHAPES[shape](column)
+    if isinstance(found, RowFault):
+        return found
+    messages = _messages(found[:1] if shape == "turns" and turns == "last" else found)
     if isinstance(messages, RowFault):
         return messages
     messages = _with_system(messages, column("system"))
@@ -60,10 +73,7 @@ def to_prompt(row: dict[str, Any], *, fields: dict[str, str]) -> PromptParts | R
         return messages
     if isinstance(tools, RowFault):
         return tools
-    try:
-        canonical = ordered_json({"messages": messages, "tools": tools})
-    except (ValueError, RecursionError) as error:
-        return RowFault(f"a prompt that cannot be written down: {error}")
+    canonical = ordered_json({"messages": messages, "tools": tools})
     return PromptParts(shape, messages, tools, canonical)
 
 
@@ -75,6 +85,8 @@ def _conversation(name: str) -> Callable[[Column], Turns | RowFault]:
             value = parse_json(value)
             if isinstance(value, RowFault):
                 return RowFault(f"{name} is text that is {value.detail}")
+        if isinstance(value, dict):
+            value = _transposed(value) or value
         if not isinstance(value, list):
             return RowFault(f"{name} is {kind(value)}, expected a list of messages")
         return value or RowFault(f"{name} is empty")
@@ -82,11 +94,22 @@ def _conversation(name: str) -> Callable[[Column], Turns | RowFault]:
     return turns
 
 
+def _transposed(value: dict[str, Any]) -> Turns | None:
+    """A list of messages that Hugging Face `datasets` keeps as an object of lists, one a key."""
+    columns = [column for column in value.values() if column is not None]
+    if not columns or not all(isinstance(column, list) for column in columns) or len(set(map(len, columns))) != 1:
+        return None
+    names = [name for name, column in value.items() if column is not None]
+    return [dict(zip(names, turn, strict=True)) for turn in zip(*columns, strict=True)]
+
+
 def _prompt(column: Column) -> Turns | RowFault:
     value = column("prompt")
+    if isinstance(value, dict):
+        value = _transposed(value) or value
     if isinstance(value, list):
         odd = next((item for item in value if not isinstance(item, dict)), None)
-        return _conversation("prompt")(column) if odd is None else RowFault(f"prompt is a list with {kind(odd)}")
+        return value or RowFault("prompt is empty") if odd is None else RowFault(f"prompt is a list with {kind(odd)}")
     return _one_user(value, "prompt")
 
 
@@ -100,11 +123,17 @@ def _instruction(column: Column) -> Turns | RowFault:
 
 
 def _user_turns(column: Column) -> Turns | RowFault:
-    # User turns without the answers between them: only the first can be asked.
+    # User turns without the answers between them. Empty answers stand where the model is asked (prompts.turns: all).
     value = column("turns")
-    return (
-        _one_user(value[0], "turns") if isinstance(value, list) and value else RowFault("turns is not a list of texts")
-    )
+    if not isinstance(value, list) or not value:
+        return RowFault("turns is empty" if value == [] else f"turns is {kind(value)}, expected a list of texts")
+    turns: Turns = []
+    for number, text in enumerate(value, 1):
+        turn = _one_user(text, f"turn {number}")
+        if isinstance(turn, RowFault):
+            return turn
+        turns += [*turn, {"role": "assistant", "content": ""}]
+    return turns
 
 
 def _text(column: Column) -> Turns | RowFault:
@@ -137,7 +166,7 @@ FIELDS = (*SHAPES, "input", "system", "tools", "id")
 def _no_shape(row: dict[str, Any], fields: dict[str, str]) -> RowFault:
     nulls = [name for name in SHAPES if fields.get(name, name) in row]
     if nulls:
-        return RowFault(f"{nulls[0]} is null")
+        return RowFault(f"{nulls[0]} is empty (null)")
     columns = ", ".join(map(repr, row)) or "none"
     return RowFault(f"no prompt column; found: {columns}; known: {', '.join(SHAPES)} (prompts.fields maps other names)")
 

@@ -2,8 +2,9 @@
 
 Files hold both as JSON text or as objects. Arguments left as text would be
 encoded twice by one template and refused by the next, so they become objects
-here. Nulls that Arrow filled in go at the levels that are ours; inside
-`arguments` and `parameters` a null is the author's and stays.
+here. Nulls that Arrow filled in go, also deep inside `tools`, where JSON Schema
+has no null but for `default` and `const`; inside `arguments` a null is the
+author's and stays.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import json
 from typing import Any
 
 from draftmill.prompts.source_row import RowFault, kind
+
+NULL_IS_A_VALUE = ("default", "const")
+"""Keys of JSON Schema that may be null."""
 
 
 def canonical_tools(value: object) -> list[dict[str, Any]] | RowFault | None:
@@ -28,12 +32,16 @@ def canonical_tools(value: object) -> list[dict[str, Any]] | RowFault | None:
     odd = next((tool for tool in value if not isinstance(tool, dict)), None)
     if odd is not None or None in value:
         return RowFault(f"a tool is {kind(odd)}, expected an object")
-    return [_without_nulls(tool) for tool in value]
+    return [_schema_without_nulls(tool) for tool in value]
 
 
 def canonical_calls(value: object) -> list[dict[str, Any]] | RowFault:
-    """The `tool_calls` of a message, arguments as objects; null is an empty list."""
-    if value is None:
+    """The `tool_calls` of a message, also as JSON text, arguments as objects; null is an empty list."""
+    if isinstance(value, str) and value.strip():
+        value = parse_json(value)
+        if isinstance(value, RowFault):
+            return RowFault(f"tool_calls is text that is {value.detail}")
+    if value is None or (isinstance(value, str) and not value.strip()):
         return []
     if not isinstance(value, list):
         return RowFault(f"tool_calls is {kind(value)}, expected a list")
@@ -80,6 +88,13 @@ def _arguments(value: object) -> dict[str, Any] | RowFault:
     if isinstance(value, dict):
         return value
     return RowFault(f"the arguments of a tool call are {kind(value)}, expected an object")
+
+
+def _schema_without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if item is not None or key in NULL_IS_A_VALUE}
+        return {key: _schema_without_nulls(item) for key, item in kept.items()}
+    return [_schema_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.records import HistoryMode, Row, Said, Thinking
 from draftmill.rendering.bridge import bridged, renderer_of, tool_calls
+from draftmill.rendering.call_form import CallForm, call_form, has_calls, in_form
 from draftmill.rendering.context import room, too_long
 from draftmill.rendering.conversation import Conversation, Message
 from draftmill.rendering.history import between, history_mode
@@ -67,6 +68,7 @@ class NextTurn:
         self._recipe = recipe
         self._structure = structure
         self._date = render_date(recipe.model)
+        self._call_form: CallForm | None = None
         self._lock = threading.Lock()
         self._history = history_mode(tokenizer, structure, template_kwargs=recipe.model.template_kwargs)
         self._renderer = renderer_of(
@@ -189,7 +191,18 @@ class NextTurn:
 
     def _renders(self, tools: list[dict[str, Any]] | None) -> Callable[[list[Message]], Ids | Refused]:
         kwargs = self._recipe.model.template_kwargs
-        return lambda messages: render_ids(self._tokenizer, messages, tools, template_kwargs=kwargs, date=self._date)
+
+        def render(messages: list[Message], tools: list[dict[str, Any]] | None = tools) -> Ids | Refused:
+            return render_ids(self._tokenizer, messages, tools, template_kwargs=kwargs, date=self._date)
+
+        def written(messages: list[Message]) -> Ids | Refused:
+            if not has_calls(messages):
+                return render(messages)
+            if self._call_form is None:
+                self._call_form = call_form(render)
+            return render(in_form(messages, self._call_form))
+
+        return written
 
 
 def next_turns(variants: Mapping[str, tuple[Recipe, Structure]]) -> Callable[[Row, Sequence[Said]], Row | Over]:

@@ -27,6 +27,7 @@ from draftmill.dataset.schema import ROW, rows_table
 from draftmill.generation.continuing import total_of
 from draftmill.recipe import Recipe
 from draftmill.records import Reason, Rejection, Row
+from draftmill.rendering.call_form import NOT_PRINTED, CallForm, call_form, has_calls, in_form
 from draftmill.rendering.context import room, too_long
 from draftmill.rendering.conversation import Conversation
 from draftmill.rendering.history import History
@@ -125,7 +126,18 @@ class _Renderer:
     def _history(self) -> History:
         return history_of(self._recipe)
 
+    @functools.cached_property
+    def _call_form(self) -> CallForm:
+        return call_form(self._as_given)
+
     def _ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> Ids | Refused:
+        if not has_calls(messages):
+            return self._as_given(messages, tools)
+        if self._call_form is CallForm.NOT_PRINTED:
+            return NOT_PRINTED
+        return self._as_given(in_form(messages, self._call_form), tools)
+
+    def _as_given(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> Ids | Refused:
         return render_ids(
             self._tokenizer, messages, tools, template_kwargs=self._recipe.model.template_kwargs, date=self._date
         )
@@ -144,6 +156,7 @@ class _Renderer:
                 max_new_tokens=budget,
                 messages=item["messages"] if self._recipe.keep_messages else None,
                 source=item["source"],
+                line=item["line"],
             )
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from draftmill.dataset.manifest import Manifest
+from draftmill.dataset.origin import origin
 from draftmill.dataset.status import existing
-from draftmill.dataset.storage import Storage, open_storage
+from draftmill.dataset.storage import Storage, open_checked
 from draftmill.dataset.stored import listed_table
 from draftmill.errors import DraftmillError, RecipeError
 from draftmill.judging.structure import Structure
@@ -25,9 +26,10 @@ SHORTEST_KEY = 4
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """A row's columns (ids aside) and its pieces."""
+    """A row's columns (ids aside), the manifest that brought it, and its pieces."""
 
     columns: dict[str, Any]
+    manifest: int
     pieces: list[Piece]
 
 
@@ -36,32 +38,35 @@ def row_view(url: str, row: str) -> RowView:
 
     Raises RecipeError when there is none, or when the beginning fits several.
     """
-    storage = open_storage(url)
+    storage = open_checked(url)
     manifest = existing(storage)
-    columns = _find(storage, manifest, row)
+    columns, version = _find(storage, manifest, row)
     ids = columns.pop("input_ids")
     parts = _parts(ids, columns, Structure.from_json(manifest.structures[columns["variant"]]))
     texts = _texts(manifest, ids)
-    return RowView(columns, [Piece(*piece) for piece in zip(ids, parts, texts, strict=True)])
+    return RowView(columns, version, [Piece(*piece) for piece in zip(ids, parts, texts, strict=True)])
 
 
-def _find(storage: Storage, manifest: Manifest, row: str) -> dict[str, Any]:
-    seen, found = 0, []
+def _find(storage: Storage, manifest: Manifest, row: str) -> tuple[dict[str, Any], int]:
+    """The row's columns, and the version that brought it."""
+    seen = 0
+    found: list[tuple[dict[str, Any], int]] = []
     for ref in (*manifest.shards, *manifest.quarantine):
         keys = listed_table(storage, ref.path, ["row_key"])["row_key"].to_pylist()
         hits = [i for i, key in enumerate(keys) if _names(row, key, seen + i)]
         seen += len(keys)
         if hits:
-            found += listed_table(storage, ref.path).take(hits).to_pylist()
+            rows = listed_table(storage, ref.path).take(hits).to_pylist()
+            found += [(columns, origin(manifest, ref.path, hit)) for columns, hit in zip(rows, hits, strict=True)]
     # A good row and a newer bad attempt have one key: the good one, which comes first, is the row.
-    if len({columns["row_key"] for columns in found}) != 1:
+    if len({columns["row_key"] for columns, _ in found}) != 1:
         raise RecipeError(
             "no such row" if not found else f"{len(found)} rows fit",
             value=row,
             expected=f"a number from 0 to {seen - 1}, or the beginning of one row_key",
             remedy="give another number or more of the key",
         )
-    return dict(found[0])
+    return found[0]
 
 
 def _names(row: str, key: str, number: int) -> bool:

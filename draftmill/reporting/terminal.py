@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -21,14 +22,20 @@ from draftmill.reporting.plain_text import plain
 from draftmill.reporting.row_parts import STYLES, Part
 
 if TYPE_CHECKING:  # `--help` answers without pyarrow and transformers
+    from draftmill.dataset.compact import Compacted
+    from draftmill.dataset.gc import Garbage
     from draftmill.dataset.status import Status
     from draftmill.dataset.verify import Verification
     from draftmill.gate import Check
+    from draftmill.reporting.diff_lines import Difference
     from draftmill.reporting.row_view import RowView
 
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 err = Console(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=True)
 
+
+MANIFESTS_SHOWN = 20
+"""The newest ones; `--json` has them all."""
 
 GATE_WIDTH = 100
 """Columns of the gate's tables: wider lines are harder to follow."""
@@ -81,6 +88,12 @@ def print_summary(
     print_attempts(attempts or {})
     if as_json:
         print_json(summary)
+
+
+def print_plan(lines: Sequence[str]) -> None:
+    """A plan in plain words."""
+    for line in lines:
+        out.print(Text(line))
 
 
 def print_drift(lines: Sequence[str], console: Console = err) -> None:
@@ -147,33 +160,81 @@ def print_status(status: Status, *, as_json: bool) -> None:
     """A dataset's manifests, what is not in them, and how their newest rows compare with those before."""
     from draftmill.reporting.drift_report import status_report
 
+    shown = status.manifests[-MANIFESTS_SHOWN:]
     table = Table("manifest", "sealed", "good", "quarantined", title=status.dataset, title_justify="left")
-    for version in status.manifests:
+    for version in shown:
         table.add_row(
             str(version.version), version.created_at, f"{version.good_rows:,}", f"{version.quarantined_rows:,}"
         )
     out.print(table)
+    if len(shown) < len(status.manifests):
+        out.print(f"and {len(status.manifests) - len(shown):,} earlier ones")
     for title, counts in (("quarantined", status.reasons), ("rejected prompts", status.rejected)):
         if counts:
             out.print(f"{title}: " + ", ".join(f"{name} {number:,}" for name, number in counts.items()))
     print_attempts(status.attempts)
     for row in status.rejected_prompts:
-        line = f", line {row['line']}" if row["line"] is not None else ""
+        line = f":{row['line']}" if row["line"] is not None else f", {plain(row['prompt_id'])}"
         out.print(f"  {plain(row['source'])}{line}: {row['reason']}: {plain(row['detail'])}")
+    if more := sum(status.rejected.values()) - len(status.rejected_prompts):
+        out.print(f"  and {more:,} more: --rejected lists them, {' and '.join(status.rejected_objects)} has them")
     for failed in status.failed:
         out.print(f"failed: {plain(failed['prompt_id'])}: {plain(failed['detail'])}")
-    out.print(f"unfinished rows (generated, not sealed yet): {status.unfinished:,}")
+    out.print(f"unfinished rows (generated, not sealed yet): {status.unfinished:,} in {status.parts:,} parts")
+    for folder, size in status.folders.items():
+        out.print(f"{plain(folder)}: {_objects(size)}")
+    out.print(f"card: {status.card}")
     drift = status_report(status)
     print_drift(drift.lines() if drift else [], out)
     if as_json:
         print_json({**status.to_json(), "drift": drift and drift.to_json()})
 
 
+def print_difference(difference: Difference, *, as_json: bool) -> None:
+    """What changed between two manifests, then how the new one's rows look beside the old one's."""
+    out.print(f"{difference.dataset}: manifest {difference.old} -> {difference.new}")
+    for line in difference.lines():
+        out.print(line)
+    print_drift(difference.drift.lines() if difference.drift else [], out)
+    if as_json:
+        print_json(difference.to_json())
+
+
+def print_compacted(dataset: str, compacted: Compacted, *, as_json: bool) -> None:
+    """What compacting came to."""
+    if compacted.manifest is None:
+        out.print(f"{dataset}: nothing to compact in {compacted.objects_before:,} objects, no new manifest")
+    else:
+        objects = f"{compacted.objects_before:,} objects -> {compacted.objects_after:,}"
+        out.print(f"{dataset}: manifest {compacted.manifest.version}, {objects}, the same rows")
+    if as_json:
+        print_json({"dataset": dataset, **compacted.to_json()})
+
+
+def print_garbage(dataset: str, found: Garbage, *, deleted: bool, as_json: bool) -> None:
+    """What may go, or is gone, by folder."""
+    kept = ", ".join(str(version) for version in found.kept)
+    out.print(f"{dataset}: {'removed' if deleted else 'can be removed'}; the objects of manifests {kept} stay")
+    for folder, size in found.folders.items():
+        out.print(f"  {folder}: {_objects(size)}")
+    if not found.entries:
+        out.print("  nothing")
+    elif not deleted:
+        out.print("nothing was removed: --delete does that")
+    if as_json:
+        print_json({"dataset": dataset, **found.to_json(deleted=deleted)})
+
+
+def _objects(size: Mapping[str, int]) -> str:
+    return f"{size['objects']:,} objects, {decimal(size['bytes'])}"
+
+
 def print_row(view: RowView) -> None:
-    """A row's columns, then its ids with their text, coloured by part."""
+    """A row's columns and where it comes from, then its ids with their text, coloured by part."""
     for name, value in view.columns.items():
         if name != "messages":
             out.print(Text.assemble((f"{name:<16}", "bold"), plain(str(value))))
+    out.print(Text.assemble((f"{'sealed in':<16}", "bold"), f"manifest {view.manifest}"))
     legend = Text("input_ids       ", style="bold")
     for part in Part:
         legend.append(f" {part.value} ", style=STYLES[part])
@@ -191,5 +252,6 @@ def print_verification(verification: Verification, *, as_json: bool) -> None:
     out.print(f"{verdict}: {verification.rows:,} rows read")
     if as_json:
         faults = [{"file": fault.file, "fault": fault.fault} for fault in verification.faults]
-        print_json({"ok": verification.ok, "rows": verification.rows, "faults": faults})
+        more = {"not_verified": verification.not_verified}
+        print_json({"ok": verification.ok, "rows": verification.rows, "faults": faults, **more})
     sys.stdout.flush()

@@ -1,10 +1,14 @@
-"""A server as a process: it ends on SIGTERM and Ctrl-C quickly, with status 0 and nothing on stderr."""
+"""Servers as processes: ours end on SIGTERM and Ctrl-C quickly, with status 0 and nothing on stderr; those that we
+start end with us."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
-from collections.abc import Coroutine
+import subprocess
+import sys
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 
@@ -24,3 +28,17 @@ async def _until_signalled(serving: Coroutine[Any, Any, None]) -> None:
     await asyncio.wait([task])
     if not task.cancelled():
         task.result()
+
+
+@contextlib.contextmanager
+def ends_with_us(pid: int) -> Iterator[None]:
+    """Ends `pid` when this process is gone, SIGKILL included: clean-up of one's own needs a living process."""
+    code = "import os, sys; sys.stdin.read(); os.kill(int(sys.argv[1]), 15)"
+    watcher = subprocess.Popen(
+        [sys.executable, "-c", code, str(pid)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        watcher.kill()
+        watcher.communicate()

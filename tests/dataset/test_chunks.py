@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +18,12 @@ from hypothesis import strategies as st
 from draftmill.arrays import ids_array
 from draftmill.dataset import completions
 from draftmill.dataset.chunks import _with_ids, plan_run
-from draftmill.dataset.plan import MISSING, chunks
+from draftmill.dataset.plan import MISSING, SUCCESSION, chunks
 from draftmill.dataset.rejected import rejections_table
-from draftmill.dataset.schema import ROW, completions_table, rows_table, table_rows
+from draftmill.dataset.schema import ROW, SHARD, completions_table, rows_table, table_rows
 from draftmill.dataset.seal import Change, seal
-from draftmill.dataset.storage import Storage, open_storage
+from draftmill.dataset.storage import ObjectRef, Storage, open_storage
+from draftmill.dataset.stored import REQUESTS, requests_table
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
 from draftmill.records import Completion, HistoryMode, Reason, Rejection, Row
@@ -69,7 +71,7 @@ def with_ids(storage: Storage, paths: list[str], parts: list[pa.Table]) -> Itera
 
 
 def same_rows(table: pa.Table, rows: list[Row]) -> bool:
-    return table.schema.equals(ROW) and table.equals(rows_table(rows))
+    return bool(table.schema.equals(ROW) and table.equals(rows_table(rows)))
 
 
 @given(data=st.data())
@@ -119,6 +121,15 @@ def plan_of(storage: Storage, paths: list[str], **options: Any) -> dict[str, Any
     return plan_run(storage, settings.pop("recipe", recipe()), rows=paths, **settings)
 
 
+def shard_of(storage: Storage, rows: list[Row]) -> ObjectRef:
+    """The rows answered and good."""
+    names = ["row_key", "prompt_key", "prompt_id", "variant", "sample", "attempt", "max_new_tokens", "source"]
+    given = rows_table(rows).select(names).to_pylist()
+    fixed: dict[str, Any] = {"input_ids": [1, 2], "prompt_len": 1, "finish_reason": "stop", "engine": "e"}
+    fixed["spans"] = [{"start": 1, "end": 2, "reasoning_end": None, "finish_reason": "stop", "stop_id": 2}]
+    return storage.put_table("shards", pa.Table.from_pylist([row | fixed for row in given], SHARD))
+
+
 def rows_in(storage: Storage, plan: dict[str, Any]) -> list[Row]:
     return [row for chunk in plan["chunks"] for row in table_rows(storage.read_table(chunk["rows"]["path"]))]
 
@@ -158,9 +169,11 @@ def test_stored_and_finished_rows_are_not_asked(
     finished = completions_table([Completion(rows[2], completion("x").answer)])
     part = storage.put_table(completions.FOLDER, finished)
     # That a manifest has used the part up changes nothing: what it has is not asked again.
-    seal(storage, Change(good=[storage.put_table("shards", stored_rows({"key": "x"}))], consumed=[part.path]))
+    seal(storage, Change(good=[shard_of(storage, [rows[2]])]))
+    dropped = seal(storage, Change(dropped=requests_table([(rows[2].row_key, 0)]))).manifest
+    assert dropped.consumed == [part.path]
     plan = plan_of(storage, slices_of(storage, rows, []))
-    assert (plan["kept"], plan["resumed"], plan["to_ask"], plan["manifest"]) == (1, 1, 2, 2)
+    assert (plan["kept"], plan["resumed"], plan["to_ask"], plan["manifest"]) == (1, 1, 2, 3)
     assert [row.row_key for row in rows_in(storage, plan)] == [row.row_key for row in rows[1:]]
     assert [(chunk["resumed"], chunk["parts"]) for chunk in plan["chunks"]] == [(1, [part.path])]
     assert closes(plan)
@@ -213,6 +226,67 @@ def test_a_chunk_names_the_parts_that_have_earlier_turns_of_its_rows(
     assert [chunk["parts"] for chunk in again["chunks"]] == [parts[1:]]
 
 
+NUMBERS = ("planned", "kept", "held", "carried", "superseded", "removed", "resumed", "to_ask", "kinds", "num_rejected")
+
+
+@given(data=st.data())
+@settings(max_examples=10, deadline=None)
+def test_another_order_or_cut_of_the_source_changes_nothing(data: st.DataObject) -> None:
+    rows = [build_row(number) for number in range(data.draw(st.integers(1, 12)))]
+    known = [row for row in rows if data.draw(st.booleans())]
+    shuffled = data.draw(st.permutations(rows))
+    # Elsewhere in other files: a row's name there is another too.
+    moved = [replace(row, source=f"part-{n % 3}.jsonl", line=n, prompt_id=f"n{n}") for n, row in enumerate(shuffled)]
+    sizes = data.draw(st.lists(st.integers(0, 8), max_size=4))
+    with tempfile.TemporaryDirectory() as folder:
+        storage = open_storage(folder)
+        if known:
+            seal(storage, Change(good=[shard_of(storage, known)]))
+        before = plan_of(storage, slices_of(storage, rows, []))
+        after = plan_of(storage, slices_of(storage, moved, sizes))
+        assert {name: before[name] for name in NUMBERS} == {name: after[name] for name in NUMBERS}
+        keys = [sorted(row.row_key for row in rows_in(storage, plan)) for plan in (before, after)]
+        assert keys[0] == keys[1] == sorted({row.row_key for row in rows} - {row.row_key for row in known})
+        assert (after["kept"], after["superseded"], after["succession"]) == (len(known), 0, None)
+
+
+def test_the_plan_says_why_rows_are_missing_and_which_are_gone(storage: Storage) -> None:
+    rows = [build_row(number) for number in range(4)]
+    seal(storage, Change(good=[shard_of(storage, [rows[0], build_row(8), build_row(9)])]))
+    second = replace(build_row(5), prompt_key=rows[0].prompt_key, sample=1)
+    paths = slices_of(storage, [*rows, second], [])
+    plan = plan_of(storage, paths)
+    assert plan["kinds"] == {"new": 3, "samples": 1, "changed": 0, "longer": 0, "again": 0}
+    assert (plan["removed"], plan["carried"], plan["dropped"]) == ({"kept": 2, "dropped": 0}, 2, None)
+    assert plan["slices"] == paths
+    dropping = plan_of(storage, paths, recipe=recipe().model_copy(update={"removed": "drop"}))
+    assert (dropping["removed"], dropping["carried"]) == ({"kept": 0, "dropped": 2}, 0)
+    dropped = storage.read_table(dropping["dropped"]["path"])
+    assert dropped.schema.equals(REQUESTS)
+    gone = sorted(build_row(number).row_key for number in (8, 9))
+    assert dropped.to_pylist() == [{"row_key": key, "attempt": 0} for key in gone]
+
+
+def test_keys_become_text_again_only_where_they_are_written(storage: Storage) -> None:
+    """A million rows to leave out are an object, not a message of Prefect's."""
+    seal(storage, Change(good=[shard_of(storage, [build_row(number) for number in range(500)])]))
+    paths = slices_of(storage, [build_row(1000)], [])
+    plan = plan_of(storage, paths, recipe=recipe().model_copy(update={"removed": "drop"}))
+    assert (plan["dropped"]["rows"], len(json.dumps(plan)) < 5000) == (500, True)
+
+
+def test_a_duplicate_has_its_line_and_names_that_of_the_first(storage: Storage) -> None:
+    first = replace(build_row(1), source="a.jsonl", line=7)
+    later = [replace(first, prompt_id="x", source="b.jsonl", line=9), replace(first, prompt_id="y", line=None)]
+    plan = plan_of(storage, slices_of(storage, [build_row(0), first, *later], [2]))
+    rejected = storage.read_table(plan["rejected"]["path"]).to_pylist()
+    assert [(row["source"], row["line"], row["prompt_id"]) for row in rejected] == [
+        ("b.jsonl", 9, "x"),
+        ("a.jsonl", None, "y"),
+    ]
+    assert {row["detail"] for row in rejected} == {"the same ids as a.jsonl:7 (1)"}
+
+
 def test_a_duplicate_is_rejected_once_and_names_the_first(storage: Storage) -> None:
     first = build_row(1)
     rows = [first, build_row(2), replace(first, prompt_id="again"), replace(first, prompt_id="and again")]
@@ -255,7 +329,9 @@ def test_the_plan_names_who_follows_whom(storage: Storage, stored_rows: Callable
     old = old.set_column(1, "prompt_key", pa.array([row.prompt_key]))
     seal(storage, Change(good=[storage.put_table("shards", old)]))
     plan = plan_of(storage, slices_of(storage, [row], []))
-    assert plan["succession"] == [[old["row_key"][0].as_py(), 0, row.row_key]]
+    succession = storage.read_table(plan["succession"]["path"])
+    assert succession.schema.equals(SUCCESSION)
+    assert succession.to_pylist() == [{"row_key": old["row_key"][0].as_py(), "attempt": 0, "successor": row.row_key}]
     assert (plan["superseded"], plan["carried"], plan["to_ask"]) == (1, 0, 1)
 
 

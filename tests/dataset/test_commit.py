@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,50 @@ def test_nothing_new_makes_no_manifest(storage: Storage, journal: Journal, compl
     first = commit_rows(storage, journal, completion("a"))
     again = commit_rows(storage, journal, completion("a"))
     assert (first.sealed, again.sealed, again.manifest.version) == (True, False, 1)
+
+
+class Counting(Storage):
+    """Counts by path how often an object is opened."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.opened: Counter[str] = Counter()
+
+    def read_open(self, path: str, read: Callable[[Any], Any]) -> Any:
+        self.opened[path] += 1
+        return super().read_open(path, read)
+
+
+def test_what_is_stored_is_read_once_and_for_a_change_of_nothing_never(
+    storage: Storage, journal: Journal, completion: Make
+) -> None:
+    first = commit_rows(storage, journal, completion("a"), completion("b")).manifest
+    commit_rows(storage, journal, completion("c"), verdict=BAD)
+    part = put_part(storage, completion("a"), completion("unfinished"))
+    counting = Counting(storage.url)
+    unchanged = commit(counting, journal, Change(counts={"never": "asked for"}))
+    assert (unchanged.sealed, unchanged.manifest.version, counting.opened) == (False, 2, {})
+    assert (unchanged.tally.good_rows, unchanged.tally.held, unchanged.tally.reasons) == (2, 1, {"degenerate": 1})
+    assert unchanged.tally.attempts == {"0": 2}
+    commit_rows(counting, journal, completion("d"))
+    assert counting.opened[first.shards[0].path] == 1
+    assert counting.opened[part] == 1
+
+
+def test_a_card_that_cannot_be_written_costs_no_seal(
+    storage: Storage,
+    journal: Journal,
+    completion: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    commit_rows(storage, journal, completion("a"))
+    assert b"data_files" in storage.read("README.md")
+
+    def refused(self: Storage, path: str, data: bytes) -> None:
+        raise DatasetError("cannot write", value="403", expected="the right", remedy="-")
+
+    monkeypatch.setattr(Storage, "replace", refused)
+    sealed = commit_rows(storage, journal, completion("b"))
+    assert (sealed.sealed, newest(storage)) == (True, sealed.manifest)
+    assert "card could not be written" in caplog.text

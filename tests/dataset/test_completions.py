@@ -73,7 +73,7 @@ def test_an_earlier_turn_waits_only_until_its_row_is_sealed_in_any_attempt(stora
 
 @pytest.mark.parametrize("read", [generated, lambda storage: unfinished(storage, [])])
 def test_a_part_of_an_older_format_is_refused(storage: Storage, completion: Make, read: Any) -> None:
-    part = storage.put_table("completions", completions_table([completion("a")]).drop_columns(["whole"])).path
+    part = storage.put_table("completions", completions_table([completion("a")]).drop_columns(["line"])).path
     with pytest.raises(DatasetError, match=f"{part} is of another format"):
         read(storage)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from draftmill.dataset.manifest import Manifest, manifest_path, newest, read_manifest, versions
+from draftmill.dataset.manifest import DataRef, Made, Manifest, manifest_path, newest, read_manifest, versions
 from draftmill.dataset.schema import FORMAT
-from draftmill.dataset.storage import ObjectRef, Storage
+from draftmill.dataset.storage import Storage
 from draftmill.errors import DatasetError
 
 
@@ -22,7 +22,7 @@ def build(version: int = 1, **changes: Any) -> Manifest:
         "parent": None,
         "seal_id": "5ea1",
         "created_at": datetime(2026, 1, 1, tzinfo=UTC),
-        "shards": [ObjectRef(path="shards/x.parquet", bytes=3, rows=1, sha256="x")],
+        "shards": [DataRef(path="shards/x.parquet", bytes=3, rows=1, sha256="x", made=[Made(manifest=1, rows=1)])],
         "quarantine": [],
         "rejected": [],
         "consumed": [],
@@ -49,6 +49,42 @@ def test_round_trip_and_newest(storage: Storage) -> None:
     found = newest(storage)
     assert found == build(10)
     assert read_manifest(storage, 2) == build(2)
+
+
+class Stale(Storage):
+    """Its listings are those of an earlier time: `shown` manifests and no more. Counts what it is asked."""
+
+    def __init__(self, url: str, shown: int) -> None:
+        super().__init__(url)
+        self.shown, self.listings, self.looks, self.reads = shown, 0, 0, 0
+
+    def list(self, folder: str) -> list[str]:
+        self.listings += 1
+        return super().list(folder)[: self.shown]
+
+    def size(self, path: str) -> int:
+        self.looks += 1
+        return super().size(path)
+
+    def read(self, path: str) -> bytes:
+        self.reads += 1
+        return super().read(path)
+
+
+@pytest.mark.parametrize("shown", [0, 1, 35, 36, 37])
+def test_a_stale_listing_costs_only_looks(storage: Storage, shown: int) -> None:
+    for version in range(1, 38):
+        put(storage, build(version))
+    stale = Stale(storage.url, shown)
+    assert newest(stale) == build(37)
+    # One for each version that the listing lacks, and one for the version that does not exist.
+    assert (stale.listings, stale.looks, stale.reads) == (1, 37 - shown + 1, 1)
+
+
+def test_a_dataset_without_manifests_costs_one_look(storage: Storage) -> None:
+    nothing = Stale(storage.url, 0)
+    assert newest(nothing) is None
+    assert (nothing.listings, nothing.looks, nothing.reads) == (1, 1, 0)
 
 
 def test_the_hash_covers_every_field() -> None:

@@ -78,6 +78,14 @@ def asked(result: Plan) -> list[tuple[int, int]]:
     return list(zip(result.missing["index"].to_pylist(), result.missing["attempt"].to_pylist(), strict=True))
 
 
+def dropped(result: Plan) -> set[tuple[str, int]]:
+    return {(row["row_key"], row["attempt"]) for row in result.dropped.to_pylist()}
+
+
+def succession(result: Plan) -> dict[tuple[str, int], str]:
+    return {(row["row_key"], row["attempt"]): row["successor"] for row in result.succession.to_pylist()}
+
+
 def test_a_first_run_asks_everything_in_source_order() -> None:
     result = plan(planned(("b", "B", 64), ("a", "A", 64)))
     assert asked(result) == [(0, 0), (1, 0)]
@@ -252,21 +260,21 @@ def test_rows_of_removed_prompts_are_carried_or_dropped() -> None:
     known = stored({"key": "a"}, {"key": "gone"}, {"key": "bad", "attempt": 2, "reason": "degenerate"})
     rows = planned(("a", "a", 64))
     keep, drop = plan(rows, known), plan(rows, known, removed="drop")
-    assert (keep.carried, keep.carried_bad, keep.dropped) == (1, 1, frozenset())
+    assert (keep.carried, keep.carried_bad, dropped(keep)) == (1, 1, set())
     assert (drop.carried, drop.carried_bad) == (0, 0)
-    assert drop.dropped == {("gone", 0), ("bad", 2)}
+    assert dropped(drop) == {("gone", 0), ("bad", 2)}
 
 
 def test_a_new_key_in_a_slot_supersedes_and_is_not_a_removal() -> None:
     result = plan(planned(("new", "slot", 64)), stored({"key": "old", "slot": "slot"}), removed="drop")
-    assert (result.superseded, result.carried, result.dropped) == (1, 0, frozenset())
+    assert (result.superseded, result.carried, dropped(result)) == (1, 0, set())
     assert asked(result) == [(0, 0)]
 
 
 def test_each_stored_row_of_a_slot_has_the_planned_row_as_successor() -> None:
     known = stored({"key": "old", "slot": "s"}, {"key": "old", "slot": "s", "attempt": 1, "reason": "degenerate"})
     result = plan(planned(("other", "o", 64), ("new", "s", 64)), known)
-    assert result.succession == {("old", 0): "new", ("old", 1): "new"}
+    assert succession(result) == {("old", 0): "new", ("old", 1): "new"}
     assert result.superseded == 2
 
 
@@ -274,8 +282,8 @@ def test_the_successor_of_a_duplicates_slot_is_the_row_it_shares() -> None:
     known = stored({"key": "x", "slot": "A"}, {"key": "y", "slot": "B"})
     result = plan(planned(("k", "B", 64), ("k", "A", 64)), known, removed="drop")
     assert result.duplicates == {1: 0}
-    assert result.succession == {("x", 0): "k", ("y", 0): "k"}
-    assert (result.superseded, result.dropped) == (2, frozenset())
+    assert succession(result) == {("x", 0): "k", ("y", 0): "k"}
+    assert (result.superseded, dropped(result)) == (2, set())
 
 
 def test_a_row_kept_for_another_prompt_is_neither_removed_nor_superseded() -> None:
@@ -284,7 +292,7 @@ def test_a_row_kept_for_another_prompt_is_neither_removed_nor_superseded() -> No
     swapped = plan(planned(("k", "B", 64), ("new", "A", 64)), known)
     same = plan(planned(("k", "B", 64), ("k", "A", 64)), known)  # A is B's duplicate now
     for result in (moved, swapped, same):
-        assert (result.kept, result.succession, result.superseded, result.dropped) == (1, {}, 0, frozenset())
+        assert (result.kept, succession(result), result.superseded, dropped(result)) == (1, {}, 0, set())
 
 
 def test_a_good_row_is_carried_while_its_successor_is_held() -> None:
@@ -293,7 +301,7 @@ def test_a_good_row_is_carried_while_its_successor_is_held() -> None:
     rows = planned(("new", "s", 64))
     held = plan(rows, stored(old, old_bad, {"key": "new", "slot": "s", "reason": "degenerate"}), removed="drop")
     assert (held.held, held.carried, held.carried_bad, held.superseded) == (1, 1, 0, 1)
-    assert held.succession == {("old", 0): "new", ("old", 1): "new"}
+    assert succession(held) == {("old", 0): "new", ("old", 1): "new"}
     good = plan(rows, stored(old, old_bad, {"key": "new", "slot": "s"}))
     assert (good.kept, good.carried, good.superseded) == (1, 0, 2)
 
@@ -308,6 +316,62 @@ def test_chunks_are_slices_in_source_order() -> None:
 def test_chunk_rows_auto() -> None:
     assert chunk_rows_auto(0) == chunk_rows_auto(1000) == CHUNK_ROWS_AT_LEAST
     assert chunk_rows_auto(240_001) == 1001
+
+
+def with_samples(table: pa.Table, *samples: int) -> pa.Table:
+    return table.set_column(
+        table.schema.get_field_index("sample"), table.schema.field("sample"), pa.array(samples, pa.int32())
+    )
+
+
+def kinds(result: Plan) -> dict[str, int]:
+    return {kind.value: number for kind, number in result.kinds.items() if number}
+
+
+def test_two_samples_after_one_ask_the_second_ones_only() -> None:
+    rows = with_samples(planned(("a0", "a", 64), ("a1", "a", 64), ("b0", "b", 64), ("b1", "b", 64)), 0, 1, 0, 1)
+    result = plan(rows, stored({"key": "a0", "slot": "a"}, {"key": "b0", "slot": "b", "reason": "degenerate"}))
+    assert asked(result) == [(1, 0), (3, 0)]
+    assert (result.kept, result.held, result.superseded, kinds(result)) == (1, 1, 0, {"samples": 2})
+
+
+def test_one_sample_after_two_is_the_second_ones_removed() -> None:
+    known = with_samples(stored({"key": "a0", "slot": "a"}, {"key": "a1", "slot": "a"}), 0, 1)
+    result = plan(planned(("a0", "a", 64)), known)
+    assert (result.kept, result.carried, result.removed, result.missing.num_rows) == (1, 1, 1, 0)
+
+
+def test_each_missing_row_is_of_one_kind() -> None:
+    known = stored(
+        {"key": "old", "slot": "changed"},
+        {"key": "longer", "finish": "length", "budget": 32},
+        {"key": "again", "reason": "degenerate"},
+        {"key": "both", "finish": "length", "budget": 32, "reason": "truncated"},
+        {"key": "kept"},
+    )
+    names = ("new", "longer", "again", "both", "kept", "waits")
+    rows = planned(("now", "changed", 64), *((name, name, 64) for name in names))
+    result = plan(rows, known, parts(("waits", 0, "p")), again=frozenset({"degenerate", "truncated"}))
+    # What an unfinished run has answered is missing too, for the same reason.
+    assert kinds(result) == {"new": 2, "changed": 1, "longer": 2, "again": 1}
+    assert (result.resumed, result.to_ask, result.kept) == (1, 5, 1)
+
+
+def test_held_rows_are_counted_by_the_reason_that_stands() -> None:
+    known = stored(
+        {"key": "a", "reason": "degenerate"},
+        {"key": "a", "reason": "truncated", "attempt": 1},
+        {"key": "b", "reason": "truncated"},
+        {"key": "gone", "reason": "degenerate"},
+    )
+    result = plan(planned(("a", "a", 64), ("b", "b", 64)), known)
+    assert (result.held, result.held_reasons) == (2, {"truncated": 2})
+
+
+def test_the_good_rows_of_gone_prompts_are_counted_whatever_becomes_of_them() -> None:
+    known = stored({"key": "gone"}, {"key": "bad", "reason": "degenerate"}, {"key": "old", "slot": "s"})
+    for removed in ("keep", "drop"):
+        assert plan(planned(("new", "s", 64)), known, removed=removed).removed == 1
 
 
 KEYS = st.sampled_from("abcdef")
@@ -376,7 +440,7 @@ def test_each_row_lands_in_exactly_one_place(
             )
     # Every stored row is carried, dropped, superseded or its key is planned.
     by_key = sum(row["key"] in {key for key, _, _ in rows} for row in known)
-    fates = result.carried + result.carried_bad + len(result.dropped) + result.superseded
+    fates = result.carried + result.carried_bad + len(dropped(result)) + result.superseded
     assert by_key + fates == len(known)
 
 
@@ -409,10 +473,10 @@ def test_succession_is_for_the_unplanned_rows_of_planned_slots(rows: list[Any], 
         for row in known
         if row["key"] not in keys and row["slot"] in {slot for slot, _ in slots}
     }
-    assert set(result.succession) == expected
+    assert set(succession(result)) == expected
     slot_of = {(row["key"], row["attempt"]): row["slot"] for row in known}
-    assert all((slot_of[request], successor) in slots for request, successor in result.succession.items())
-    assert not result.dropped & expected
+    assert all((slot_of[request], successor) in slots for request, successor in succession(result).items())
+    assert not dropped(result) & expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -430,5 +494,6 @@ def test_order_changes_nothing_but_order(
         return {source[row["index"]][0]: row | {"index": None} for row in result.missing.to_pylist()}
 
     assert requests(one, rows) == requests(two, shuffled)
-    for name in ("kept", "held", "carried", "carried_bad", "superseded", "resumed", "to_ask", "dropped", "succession"):
+    for name in ("kept", "held", "carried", "carried_bad", "superseded", "removed", "resumed", "to_ask", "kinds"):
         assert getattr(one, name) == getattr(two, name), name
+    assert (dropped(one), succession(one)) == (dropped(two), succession(two))

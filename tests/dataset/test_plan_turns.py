@@ -13,7 +13,7 @@ from draftmill.dataset.completions import GENERATED
 from draftmill.dataset.plan import MISSING, Plan, chunks, make_plan
 from draftmill.dataset.plan_turns import ancestors, blocked, newest_good, parts_of, roots
 from draftmill.dataset.schema import ROW
-from draftmill.dataset.stored import STORED
+from draftmill.dataset.stored import SHARED, STORED
 
 PLANNED = pa.schema([field for field in ROW if field.name not in ("prompt_ids", "messages", "conversation")])
 
@@ -128,7 +128,7 @@ def test_one_first_turn_one_chunk() -> None:
 def test_where_the_earlier_turns_are() -> None:
     sealed = stored(a="stop", b="degenerate", c="stop")
     newer = stored(a="stop").set_column(4, STORED.field("attempt"), pa.array([2], pa.int32()))
-    newer = newer.set_column(9, STORED.field("object"), pa.array(["shards/newer.parquet"]))
+    newer = newer.set_column(9, STORED.field("object"), pa.array(["shards/newer.parquet"], SHARED))
     places = newest_good(["a", "b"], pa.concat_tables([newer, sealed]))
     assert places == {"a": (2, "shards/newer.parquet")}
     found = ancestors({"a", "b"}, places)

@@ -10,7 +10,7 @@ import pytest
 
 from draftmill.arrays import ids_array
 from draftmill.dataset.manifest import Manifest
-from draftmill.dataset.rejudge import Rejudged, rejudge
+from draftmill.dataset.rejudge import Rejudged, moved_requests, rejudge
 from draftmill.dataset.seal import Change, seal
 from draftmill.dataset.shards import dataset_rows
 from draftmill.dataset.storage import ObjectRef, Storage
@@ -60,6 +60,10 @@ def rejudged(storage: Storage, manifest: Manifest, rules: Structure) -> Rejudged
     return rejudge(storage, manifest, judge_table)
 
 
+def moved(storage: Storage, outcome: Rejudged) -> pa.Table:
+    return moved_requests(storage, outcome.good, outcome.bad)
+
+
 def rows(storage: Storage, refs: Sequence[ObjectRef]) -> dict[str, dict[str, Any]]:
     return {row["prompt_id"]: row for ref in refs for row in storage.read_table(ref.path).to_pylist()}
 
@@ -78,7 +82,7 @@ def mixed(completion: Make) -> list[Completion]:
 @pytest.mark.parametrize("rules", [structure(), structure(thinks=False), structure(ends=(END, OTHER_END))])
 def test_the_same_rules_change_nothing(storage: Storage, mixed: list[Completion], rules: Structure) -> None:
     outcome = rejudged(storage, sealed(storage, mixed, rules), rules)
-    assert outcome == Rejudged([], [], frozenset(), 0, 0)
+    assert outcome == Rejudged([], [], 0, 0)
 
 
 def test_looser_rules_bring_rows_back(storage: Storage, mixed: list[Completion]) -> None:
@@ -92,7 +96,7 @@ def test_looser_rules_bring_rows_back(storage: Storage, mixed: list[Completion])
     assert (row["stop_id"], row["reasoning_end"]) == (OTHER_END, 4)
     assert row["spans"][-1]["stop_id"] == OTHER_END
     assert row["input_ids"] == [1, 2, 3, 10, CLOSE, 11, OTHER_END]
-    assert outcome.moved == {(row["row_key"], 0)}
+    assert moved(storage, outcome).to_pylist() == [{"row_key": row["row_key"], "attempt": 0}]
 
 
 def test_stricter_rules_move_rows_out_with_their_reason(storage: Storage, mixed: list[Completion]) -> None:
@@ -118,7 +122,7 @@ def test_a_good_row_whose_reasoning_ends_elsewhere_now_is_written_anew_and_count
     row = rows(storage, outcome.good)["closed"]
     assert (row["reasoning_end"], row["spans"][-1]["reasoning_end"]) == (4, 4)
     assert (outcome.to_good, outcome.to_bad) == (0, 0)
-    sealed_again = seal(storage, Change(good=outcome.good, dropped=outcome.moved))
+    sealed_again = seal(storage, Change(good=outcome.good, dropped=moved(storage, outcome)))
     assert (sealed_again.sealed, sealed_again.tally.good_rows, sealed_again.tally.moved) == (True, 1, 1)
 
 
@@ -129,7 +133,7 @@ def test_another_reason_stays_in_quarantine_under_its_new_name(storage: Storage,
     low = Structure(**{name: getattr(low, name) for name in Structure.__slots__} | {"highest_id": 9})
     outcome = rejudged(storage, manifest, low)
     assert {row["reason"] for row in rows(storage, outcome.bad).values()} == {"id_out_of_range"}
-    assert (outcome.to_good, outcome.to_bad, len(outcome.moved)) == (0, 0, 2)
+    assert (outcome.to_good, outcome.to_bad, moved(storage, outcome).num_rows) == (0, 0, 2)
 
 
 def test_rows_are_counted_by_row_key_however_many_attempts_stand(storage: Storage, completion: Make) -> None:
@@ -140,7 +144,7 @@ def test_rows_are_counted_by_row_key_however_many_attempts_stand(storage: Storag
     assert (manifest.counts["good_rows"], manifest.counts["quarantined_rows"]) == (2, 2)
     assert row_counts(storage, manifest) == (2, 1)
     outcome = rejudged(storage, manifest, structure(thinks=False))
-    after = seal(storage, Change(good=outcome.good, bad=outcome.bad, dropped=outcome.moved))
+    after = seal(storage, Change(good=outcome.good, bad=outcome.bad, dropped=moved(storage, outcome)))
     assert row_counts(storage, after.manifest) == (after.tally.good_rows, after.tally.held) == (3, 0)
     assert after.tally.replaced == 1
 
@@ -149,7 +153,7 @@ def test_a_rejudge_supersedes_nothing(storage: Storage, stored_rows: Callable[..
     tables = [stored_rows({"key": key, "slot": "s"}, reason="degenerate") for key in ("old", "new")]
     manifest = seal(storage, Change(bad=[storage.put_table("quarantine", table) for table in tables])).manifest
     outcome = rejudge(storage, manifest, lambda table: [Verdict(None, "", None, 3, 2)] * table.num_rows)
-    after = seal(storage, Change(good=outcome.good, dropped=outcome.moved))
+    after = seal(storage, Change(good=outcome.good, dropped=moved(storage, outcome)))
     assert (after.tally.good_rows, after.tally.superseded) == (2, 0)
 
 
@@ -163,7 +167,7 @@ def test_facts_of_the_exchange_are_never_judged_again(
     def all_good(table: pa.Table) -> list[Verdict]:
         return [Verdict(None, "", None, 3, 2)] * table.num_rows
 
-    assert rejudge(storage, manifest, all_good) == Rejudged([], [], frozenset(), 0, 0)
+    assert rejudge(storage, manifest, all_good) == Rejudged([], [], 0, 0)
 
 
 def test_a_shard_that_is_gone_is_named(storage: Storage, mixed: list[Completion]) -> None:

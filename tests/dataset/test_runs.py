@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,11 +20,13 @@ from draftmill.dataset.commit import commit
 from draftmill.dataset.completions import read_completions
 from draftmill.dataset.journal import Journal, Key
 from draftmill.dataset.manifest import newest
+from draftmill.dataset.origin import origin
+from draftmill.dataset.rejudge import rejudge
 from draftmill.dataset.schema import completions_table, rows_table, table_rows
-from draftmill.dataset.seal import Change
+from draftmill.dataset.seal import Change, seal
 from draftmill.dataset.shards import dataset_rows
 from draftmill.dataset.storage import Storage, open_storage
-from draftmill.dataset.stored import stored_keys
+from draftmill.dataset.stored import REQUESTS, object_keys, stored_keys
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
 from draftmill.records import Answer, Completion, Reason, Row, Verdict
@@ -58,6 +61,7 @@ class Mill:
     prompts: int = 3
     asked: list[Key] = field(default_factory=list)
     verdicts: dict[Key, Verdict] = field(default_factory=dict)
+    came: dict[Key, int] = field(default_factory=dict)
 
     def recipe(self, run: Run) -> Recipe:
         data = {
@@ -86,9 +90,43 @@ class Mill:
             for side, folder, table in zip(change, ("shards", "quarantine"), tables, strict=True):
                 change[side] += [self.storage.put_table(folder, table)] if table.num_rows else []
         if not run.killed and (change["good"] or change["bad"] or plan["succession"]):
-            succession = {(old, attempt): successor for old, attempt, successor in plan["succession"]}
-            commit(self.storage, cast(Journal, NoJournal()), Change(**change, succession=succession))
+            if plan["succession"]:
+                change["succession"] = self.storage.read_table(plan["succession"]["path"])
+            commit(self.storage, cast(Journal, NoJournal()), Change(**change))
+            self._note_origins()
         return plan
+
+    def rejudge(self, bad: frozenset[int]) -> None:
+        """Judges all stored rows anew: those of the numbers `bad` are bad now, all others good."""
+        manifest = newest(self.storage)
+        assert manifest is not None
+
+        def judge(table: pa.Table) -> list[Verdict]:
+            return [BAD if int(prompt) in bad else OK for prompt in table["prompt_id"].to_pylist()]
+
+        judged = rejudge(self.storage, manifest, judge)
+        keys = [object_keys(self.storage, refs, good=good) for refs, good in ((judged.good, True), (judged.bad, False))]
+        dropped = pa.concat_tables(keys).select(REQUESTS.names)
+        seal(self.storage, Change(good=judged.good, bad=judged.bad, dropped=dropped))
+        self._note_origins()
+
+    def _note_origins(self) -> None:
+        """Rows that were not there before came with the newest version."""
+        manifest = newest(self.storage)
+        assert manifest is not None
+        self.came = {key: self.came.get(key, manifest.version) for key in self.origins()}
+
+    def origins(self) -> dict[Key, int]:
+        """The version that brought each row, as the newest manifest says."""
+        manifest = newest(self.storage)
+        assert manifest is not None
+        return {
+            key: origin(manifest, ref.path, index)
+            for ref in (*manifest.shards, *manifest.quarantine)
+            for index, key in enumerate(
+                zip(*self.storage.read_table(ref.path, REQUESTS.names).to_pydict().values(), strict=True)
+            )
+        }
 
     def _generate(self, chunk: dict[str, Any], run: Run) -> list[Completion]:
         rows = table_rows(self.storage.read_table(chunk["rows"]["path"]))
@@ -168,6 +206,33 @@ def test_bad_answers_at_another_temperature_cost_no_good_row(mill: Mill) -> None
     ]
 
 
+def test_five_nights_and_every_row_knows_the_version_that_brought_it(mill: Mill) -> None:
+    mill.run(Run(budget=64, bad=frozenset({1})))  # 1: two good ones (one cut), a bad one
+    mill.prompts = 5
+    mill.run(Run(budget=100, bad=frozenset({3})))  # 2: two new ones, and the cut one again
+    mill.rejudge(frozenset({0}))  # 3: by other rules another is bad, and two are good
+    mill.run(Run(budget=100, again=True))  # 4: the bad one is asked again
+    mill.prompts = 3
+    mill.run(Run(temperature=0.5, budget=100))  # 5: another temperature for three of them
+    manifest = newest(mill.storage)
+    assert manifest is not None
+    assert manifest.version == 5
+    assert mill.origins() == mill.came
+    assert sorted(mill.came.values()) == [2, 2, 5, 5, 5]
+    assert {row["object"] for row in mill.standing()} == {ref.path for ref in (*manifest.shards, *manifest.quarantine)}
+
+
+def test_a_row_judged_anew_keeps_its_origin(mill: Mill) -> None:
+    mill.run(Run(bad=frozenset({1})))
+    before = mill.origins()
+    mill.prompts = 4
+    mill.run(Run())
+    mill.rejudge(frozenset({0, 3}))
+    now = mill.origins()
+    assert {key: now[key] for key in before} == before == dict.fromkeys(before, 1)
+    assert set(now.values()) == {1, 2}
+
+
 RUNS = st.builds(
     Run,
     temperature=st.sampled_from([0.5, 1.0]),
@@ -188,6 +253,7 @@ def test_whatever_runs_follow_each_other(runs: list[Run]) -> None:
             plan = mill.run(run)
             assert len(mill.asked) == len(set(mill.asked))
             standing = mill.standing()
+            assert not standing or mill.origins() == mill.came
             assert good_before <= {row["prompt_key"] for row in standing if row["good"]}
             if not run.killed:
                 planned = {mill.row(n, run).row_key for n in range(mill.prompts)}

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import itertools
+import shutil
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from draftmill.dataset.manifest import Manifest, newest, versions
+from draftmill.dataset.plan import SUCCESSION
+from draftmill.dataset.schema import completions_table
 from draftmill.dataset.seal import Change, Sealed, Tally, seal
 from draftmill.dataset.storage import ObjectRef, Outcome, Storage
-from draftmill.dataset.stored import stored_keys
+from draftmill.dataset.stored import requests_table, stored_keys
 from draftmill.dataset.verify import verify
 from draftmill.errors import DatasetError
 
@@ -38,9 +44,17 @@ class Dataset:
         """The succession from these rows to another."""
         return {self.request(name): self.key_of(successor) for name in names}
 
-    def seal(self, *good: dict[str, Any], **change: Any) -> Sealed:
+    def seal(
+        self,
+        *good: dict[str, Any],
+        dropped: Collection[tuple[str, int]] = (),
+        succession: Mapping[tuple[str, int], str] = MappingProxyType({}),
+        **change: Any,
+    ) -> Sealed:
         shards = [self.good(*good)] if good else []
-        return seal(self.storage, Change(good=shards, **change))
+        left = [[*request, successor] for request, successor in succession.items()]
+        successors = pa.Table.from_pylist([dict(zip(SUCCESSION.names, row, strict=True)) for row in left], SUCCESSION)
+        return seal(self.storage, Change(good=shards, dropped=requests_table(dropped), succession=successors, **change))
 
     def standing(self) -> dict[tuple[str, int], str]:
         names = {self.key_of(name): name for name in ("a", "b", "c", "d", "new", "old")}
@@ -61,7 +75,13 @@ def test_a_first_seal(dataset: Dataset) -> None:
     assert sealed.sealed
     manifest = sealed.manifest
     assert (manifest.version, manifest.parent, manifest.recipe) == (1, None, {"x": 1})
-    assert manifest.counts == {"good_rows": 2, "quarantined_rows": 1, "attempts": {"0": 2}}
+    assert manifest.counts == {
+        "good_rows": 2,
+        "quarantined_rows": 1,
+        "held_rows": 1,
+        "attempts": {"0": 2},
+        "quarantined": {"degenerate": 1},
+    }
     assert newest(dataset.storage) == manifest
     assert dataset.standing() == {("a", 0): "good", ("b", 0): "good", ("c", 0): "degenerate"}
 
@@ -81,7 +101,7 @@ def test_the_same_change_twice_is_one_manifest(dataset: Dataset) -> None:
     inside = dataset.seal({"key": "b"})
     assert (again.sealed, inside.sealed) == (False, False)
     assert again.manifest == inside.manifest == first.manifest
-    assert (again.tally.sealed_before, again.tally.good_rows) == ({(True, True): 2}, 2)
+    assert (again.tally.yielded, again.tally.good_rows) == ({(None, True): 2}, 2)
     assert versions(dataset.storage) == [1]
 
 
@@ -178,7 +198,7 @@ def test_rows_judged_anew_move_without_a_request(dataset: Dataset) -> None:
     }
     sealed = dataset.seal({"key": "c"}, **change)
     assert dataset.standing() == {("a", 0): "good", ("c", 0): "good", ("b", 0): "truncated"}
-    assert (sealed.tally.moved, sealed.tally.dropped, sealed.tally.sealed_before) == (2, 0, {})
+    assert (sealed.tally.moved, sealed.tally.dropped, sealed.tally.yielded) == (2, 0, {})
     assert not dataset.seal({"key": "c"}, **change).sealed
 
 
@@ -203,7 +223,8 @@ def test_counts_are_completed_with_the_final_numbers(dataset: Dataset) -> None:
 
     dataset.seal({"key": "old", "slot": "s"})
     sealed = dataset.seal({"key": "new", "slot": "s"}, succession=dataset.to("new", "old"), counts=counts)
-    assert sealed.manifest.counts == {"superseded": 1, "good_rows": 1, "quarantined_rows": 0, "attempts": {"0": 1}}
+    assert sealed.manifest.counts == {"superseded": 1, **sealed.tally.to_counts()}
+    assert sealed.manifest.counts["good_rows"] == 1
 
 
 def test_good_rows_are_counted_by_attempt(dataset: Dataset) -> None:
@@ -215,16 +236,14 @@ def test_good_rows_are_counted_by_attempt(dataset: Dataset) -> None:
     assert dataset.seal(dropped={dataset.request("a")}).tally.attempts == {"0": 1, "1": 1, "2": 1}
 
 
-def test_consumed_parts_add_up_and_removed_ones_are_forgotten(dataset: Dataset) -> None:
-    for name in ("one", "two"):
-        dataset.storage.create(f"completions/{name}", b"")
-    dataset.seal({"key": "a"}, consumed=["completions/one"])
-    assert dataset.seal({"key": "b"}, consumed=["completions/two"]).manifest.consumed == [
-        "completions/one",
-        "completions/two",
+def test_consumed_parts_add_up_and_removed_ones_are_forgotten(dataset: Dataset, completion: Callable[..., Any]) -> None:
+    parts = [
+        dataset.storage.put_table("completions", completions_table([completion(name)])).path for name in ("a", "b")
     ]
-    dataset.storage.remove("completions/one")
-    assert dataset.seal({"key": "c"}).manifest.consumed == ["completions/two"]
+    assert dataset.seal({"key": "a"}).manifest.consumed == parts[:1]
+    assert dataset.seal({"key": "b"}).manifest.consumed == sorted(parts)
+    dataset.storage.remove(parts[0])
+    assert dataset.seal({"key": "c"}).manifest.consumed == parts[1:]
 
 
 def test_failed_rows_are_named_up_to_a_bound(dataset: Dataset) -> None:
@@ -291,7 +310,7 @@ def test_a_lost_race_is_merged_onto_the_winner(dataset: Dataset, monkeypatch: py
     ours = [{"key": "a", "messages": "ours"}, {"key": "c"}, {"key": "new", "slot": "s"}]
     sealed = dataset.seal(*ours, succession=dataset.to("new", "old"))
     assert (sealed.sealed, sealed.manifest.version) == (True, 3)
-    assert (sealed.tally.sealed_before, sealed.tally.superseded) == ({(True, True): 1}, 1)
+    assert (sealed.tally.yielded, sealed.tally.superseded) == ({(None, True): 1}, 1)
     assert dataset.standing() == {("a", 0): "good", ("b", 0): "good", ("c", 0): "good", ("new", 0): "good"}
     texts = [m for ref in sealed.manifest.shards for m in dataset.storage.read_table(ref.path)["messages"].to_pylist()]
     assert sorted(text for text in texts if text) == ["winner's"]
@@ -306,7 +325,7 @@ def test_a_race_lost_to_rows_of_the_slot_keeps_the_winners_and_ours(
     _meanwhile(monkeypatch, lambda: dataset.seal({"key": "new", "slot": "s"}, succession=successors))
     sealed = dataset.seal({"key": "a"}, bad=[dataset.bad({"key": "new", "slot": "s"})], succession=successors)
     assert dataset.standing() == {("a", 0): "good", ("c", 0): "good", ("new", 0): "good"}
-    assert (sealed.tally.superseded, sealed.tally.sealed_before) == (0, {(False, True): 1})
+    assert (sealed.tally.superseded, sealed.tally.yielded) == (0, {("degenerate", True): 1})
 
 
 def test_rows_sealed_before_are_counted_by_their_sides(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +334,12 @@ def test_rows_sealed_before_are_counted_by_their_sides(dataset: Dataset, monkeyp
 
     _meanwhile(monkeypatch, winner)
     sealed = dataset.seal({"key": "a"}, {"key": "c"}, {"key": "new"}, bad=[dataset.bad({"key": "b"}, {"key": "d"})])
-    assert sealed.tally.sealed_before == {(True, True): 1, (True, False): 1, (False, True): 1, (False, False): 1}
+    assert sealed.tally.yielded == {
+        (None, True): 1,
+        (None, False): 1,
+        ("degenerate", True): 1,
+        ("degenerate", False): 1,
+    }
     assert (sealed.tally.good_rows, sealed.tally.held) == (3, 2)
 
 
@@ -381,7 +405,7 @@ def test_a_race_lost_to_the_same_rows_seals_nothing_more(dataset: Dataset, monke
 def test_a_race_lost_every_time_ends(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     create = Storage.create
     inside: list[int] = []
-    monkeypatch.setattr("draftmill.dataset.seal.ROUNDS", 3)
+    monkeypatch.setattr("draftmill.dataset.next_version.ROUNDS", 3)
 
     def always_lost(self: Storage, path: str, data: bytes) -> Outcome:
         if path.startswith("manifests/") and not inside:
@@ -442,6 +466,56 @@ def test_a_storage_that_refuses_the_manifest_is_said(dataset: Dataset, monkeypat
     with pytest.raises(DatasetError, match="403"):
         dataset.seal({"key": "a"})
     assert newest(dataset.storage) is None
+
+
+class Failing(Storage):
+    """Its requests number `number` to `last` fail, before they are carried out or behind that."""
+
+    def __init__(self, url: str, *, number: int, last: int, behind: bool) -> None:
+        super().__init__(url)
+        self.requests, self.failing, self.behind = itertools.count(1), range(number, last + 1), behind
+        self.failed = False
+
+    def _ask(self, *arguments: Any, **named: Any) -> Any:
+        if next(self.requests) not in self.failing:
+            return super()._ask(*arguments, **named)
+        self.failed = True
+        if self.behind:
+            with contextlib.suppress(FileNotFoundError):
+                super()._ask(*arguments, **named)
+        raise DatasetError("the storage", value="away", expected="an answer", remedy="-")
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("for_good", [False, True])
+def test_whichever_request_fails_the_dataset_is_whole(
+    dataset: Dataset, completion: Callable[..., Any], tmp_path: Path, for_good: bool, behind: bool
+) -> None:
+    dataset.seal({"key": "a"}, {"key": "b"}, bad=[dataset.bad({"key": "d"})])
+    dataset.storage.put_table("completions", completions_table([completion("unfinished")]))
+    # Rows that come, and one that leaves its object.
+    change = Change(
+        good=[dataset.good({"key": "c"})],
+        bad=[dataset.bad({"key": "new"})],
+        dropped=requests_table([dataset.request("b")]),
+    )
+    old = dataset.standing()
+    new = {("a", 0): "good", ("c", 0): "good", ("d", 0): "degenerate", ("new", 0): "degenerate"}
+    for number in itertools.count(1):
+        copy = tmp_path / f"copy {number}"
+        shutil.copytree(dataset.storage.url, copy)
+        here = Dataset(Storage(str(copy)), dataset.rows, dataset.key_of)
+        failing = Failing(str(copy), number=number, last=10**9 if for_good else number, behind=behind)
+        with contextlib.suppress(DatasetError):
+            seal(failing, change)
+        found = versions(here.storage)
+        assert found in ([1], [1, 2])
+        assert here.standing() == (old if found == [1] else new)
+        assert seal(here.storage, change).sealed == (found == [1])
+        assert (versions(here.storage), here.standing()) == ([1, 2], new)
+        if not failing.failed:
+            break
+    assert number > 15  # it has failed at each of that many requests
 
 
 def test_the_manifest_lists_what_verify_reads(dataset: Dataset) -> None:

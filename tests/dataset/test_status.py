@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 from draftmill.dataset import completions
+from draftmill.dataset.card import write_card
 from draftmill.dataset.rejected import rejections_table
 from draftmill.dataset.schema import completions_table
 from draftmill.dataset.seal import Change, seal
 from draftmill.dataset.status import REJECTED_SHOWN, dataset_status
-from draftmill.dataset.storage import Storage
+from draftmill.dataset.storage import Storage, open_storage
 from draftmill.errors import DatasetError, RecipeError
 from draftmill.records import Completion, Reason, Rejection
 
@@ -128,3 +129,44 @@ def test_a_missing_object_is_named(storage: Storage, stored_rows: Rows, kind: st
     with pytest.raises(DatasetError) as refused:
         dataset_status(storage.url)
     assert refused.value.value == path
+
+
+def test_parts_sizes_and_the_card(storage: Storage, stored_rows: Rows, completion: Callable[..., Completion]) -> None:
+    storage.put_table(completions.FOLDER, completions_table([completion("a"), completion("b")]))
+    storage.put_table(completions.FOLDER, completions_table([completion("c")]))
+    status = dataset_status(storage.url)
+    assert (status.unfinished, status.parts, status.card, list(status.folders)) == (3, 2, "missing", ["completions"])
+    manifest = seal(storage, Change(good=[storage.put_table("shards", stored_rows({"key": "c"}))])).manifest
+    write_card(storage)
+    status = dataset_status(storage.url)
+    assert (status.unfinished, status.parts, status.card) == (2, 1, "current")
+    assert status.folders["shards"] == {"objects": 1, "bytes": manifest.shards[0].bytes}
+    assert set(status.folders) == {"README.md", "completions", "manifests", "shards"}
+    seal(storage, Change(good=[storage.put_table("shards", stored_rows({"key": "d"}))]))
+    assert dataset_status(storage.url).card == "stale"
+
+
+def test_every_rejected_prompt_where_all_are_asked_for(storage: Storage, stored_rows: Rows) -> None:
+    rejections = [Rejection(Reason.DUPLICATE, "of x", str(n), "prompts.jsonl", n) for n in range(REJECTED_SHOWN + 5)]
+    rejected = [storage.put_table("rejected", rejections_table(rejections))]
+    seal(storage, Change(good=[storage.put_table("shards", stored_rows({"key": "a"}))], rejected=rejected))
+    status = dataset_status(storage.url, all_rejected=True)
+    assert [(row["source"], row["line"], row["reason"], row["detail"]) for row in status.rejected_prompts] == [
+        ("prompts.jsonl", n, "duplicate", "of x") for n in range(REJECTED_SHOWN + 5)
+    ]
+
+
+def test_on_s3(bucket: str, stored_rows: Rows, completion: Callable[..., Completion]) -> None:
+    there = open_storage(f"{bucket}/data")
+    with pytest.raises(RecipeError):
+        dataset_status(there.url)
+    rejected = [there.put_table("rejected", rejections_table([Rejection(Reason.DUPLICATE, "x", "p", "s3://b/p", 3)]))]
+    bad = [there.put_table("quarantine", stored_rows({"key": "b"}, reason="aborted"))]
+    there.put_table(completions.FOLDER, completions_table([completion("z")]))
+    seal(there, Change(good=[there.put_table("shards", stored_rows({"key": "a"}))], bad=bad, rejected=rejected))
+    write_card(there)
+    status = dataset_status(there.url)
+    assert (status.reasons, status.rejected) == ({"aborted": 1}, {"duplicate": 1})
+    assert (status.unfinished, status.card) == (1, "current")
+    assert status.rejected_prompts[0]["source"] == "s3://b/p"
+    assert status.folders["manifests"]["objects"] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,8 @@ def objects(storage: Storage) -> list[str]:
 def test_a_sound_dataset(sealed: Storage) -> None:
     found = verify(sealed)
     assert (found.ok, found.rows, found.faults) == (True, 3, [])
-    assert len(found.not_verified) == 2
-    assert len(verify(sealed, judge=lambda table: [None] * table.num_rows).not_verified) == 1
+    assert found.not_verified == ["the structure of the rows: no judge was given"]
+    assert verify(sealed, judge=lambda table: [None] * table.num_rows).not_verified == []
 
 
 def test_no_dataset(storage: Storage) -> None:
@@ -98,7 +99,7 @@ def _edit(storage: Storage, tmp_path: Path, version: int, **changes: Any) -> str
     file = tmp_path / "dataset" / path
     data = json.loads(file.read_bytes()) | changes
     del data["sha256"]
-    file.write_text(json.dumps({**data, "sha256": digest(data)}))
+    file.write_text(json.dumps({**data, "sha256": digest(data)}, ensure_ascii=False, indent=1) + "\n")
     return path
 
 
@@ -137,10 +138,14 @@ def test_a_path_that_leaves_the_dataset(sealed: Storage, tmp_path: Path) -> None
 
 def _listed(storage: Storage, tmp_path: Path, name: str, *tables: pa.Table) -> list[str]:
     refs = [storage.put_table(name, table) for table in tables]
-    counts = {"good_rows" if name == "shards" else "quarantined_rows": sum(ref.rows for ref in refs)}
+    counts: dict[str, Any] = {"good_rows" if name == "shards" else "quarantined_rows": sum(ref.rows for ref in refs)}
     manifest = newest(storage)
     assert manifest is not None
-    _edit(storage, tmp_path, 2, **{name: [r.model_dump() for r in refs], "counts": {**manifest.counts, **counts}})
+    if name == "shards":
+        keys = pa.concat_tables(tables)["attempt"].to_pylist()
+        counts["attempts"] = {str(attempt): number for attempt, number in Counter(keys).items()}
+    listed = [{**ref.model_dump(), "made": [{"manifest": 2, "rows": ref.rows}]} for ref in refs]
+    _edit(storage, tmp_path, 2, **{name: listed, "counts": {**manifest.counts, **counts}})
     return [fault.fault for fault in verify(storage).faults]
 
 
@@ -174,7 +179,12 @@ def test_no_parquet_under_a_right_hash(sealed: Storage, tmp_path: Path) -> None:
         sealed,
         tmp_path,
         2,
-        shards=[{"path": "shards/odd.parquet", "bytes": len(data), "rows": 1, "sha256": sha256(data)}],
+        shards=[
+            {
+                **{"path": "shards/odd.parquet", "bytes": len(data), "rows": 1, "sha256": sha256(data)},
+                "made": [{"manifest": 2, "rows": 1}],
+            }
+        ],
     )
     assert any(fault.fault.startswith("no readable Parquet") for fault in verify(sealed).faults)
 
@@ -246,3 +256,35 @@ def test_sound_rows(stored_rows: Rows) -> None:
 def test_a_quarantined_row_needs_a_known_reason(stored_rows: Rows) -> None:
     assert _row(stored_rows, good=False, reason="whim") == ["an unknown reason"]
     assert _row(stored_rows, good=False, reason=None) == ["null where a value must be: reason"]
+
+
+def _with_made(storage: Storage, tmp_path: Path, *made: dict[str, int]) -> list[Fault]:
+    manifest = newest(storage)
+    assert manifest is not None
+    first, *others = [ref.model_dump() for ref in manifest.shards]
+    _edit(storage, tmp_path, 2, shards=[{**first, "made": list(made)}, *others])
+    return verify(storage).faults
+
+
+def test_origins_that_do_not_add_up(sealed: Storage, tmp_path: Path) -> None:
+    assert _with_made(sealed, tmp_path, {"manifest": 1, "rows": 1}, {"manifest": 2, "rows": 1}) == []
+    path = objects(sealed)[0]
+    assert _with_made(sealed, tmp_path, {"manifest": 1, "rows": 1}) == [
+        Fault("manifests/00000002.json", f"{path}: `made` is of 1 rows, the object has 2")
+    ]
+    assert _with_made(sealed, tmp_path, {"manifest": 3, "rows": 2}) == [
+        Fault("manifests/00000002.json", f"{path}: `made` names version 3, which is later than the manifest")
+    ]
+
+
+def test_counts_and_consumed_parts_that_are_wrong(sealed: Storage, tmp_path: Path) -> None:
+    manifest = newest(sealed)
+    assert manifest is not None
+    assert manifest.counts["attempts"] == {"0": 3}
+    consumed = ["completions/x", "completions/x", "shards/y"]
+    path = _edit(sealed, tmp_path, 2, counts={**manifest.counts, "attempts": {"0": 2, "1": 1}}, consumed=consumed)
+    assert verify(sealed).faults == [
+        Fault(path, "counts.attempts is {'0': 2, '1': 1}, its shards have {'0': 3}"),
+        Fault(path, "consumed names shards/y, which is no part in completions/"),
+        Fault(path, "consumed names a part twice"),
+    ]

@@ -109,7 +109,7 @@ def test_every_dependency_has_its_reason():
 
 
 def test_every_shape_and_role_is_named():
-    shapes = doc("recipe.md")
+    shapes = doc("prompts.md")
     assert not [name for name in FIELDS if f"`{name}`" not in shapes]
     assert not [name for name in ROLES if not re.search(rf"\b{name}\b", shapes)]
 
@@ -136,7 +136,7 @@ def test_the_demo_recipe_is_complete():
 
 def test_the_demos_prompts_are_all_good_and_all_different():
     loaded = load_prompts(recipe.Prompts(path=str(ROOT / "examples" / "prompts.jsonl")))
-    assert not loaded.rejected
+    assert not loaded.rejected.num_rows
     assert loaded.table.num_rows == 48
     assert {"messages", "prompt", "conversations", "instruction"} == set(loaded.files[0].shapes)
     for column in ("messages", "prompt_id"):

@@ -35,7 +35,14 @@ END_ID = 2
 MARKERS = Markers(end_id=END_ID)
 SEEDED = Seeded(seed=7, markers=MARKERS, ordinary=range(1000, 40000), lengths=(4, 12))
 
-DRAFTMILL_RUN = [sys.executable, "-c", "from draftmill.cli import main; main()", "run"]
+DRAFTMILL_RUN = """
+import importlib, json, sys
+for place, value in json.loads(sys.argv.pop(1)).items():
+    module, _, name = place.rpartition(".")
+    setattr(importlib.import_module(module), name, value)
+from draftmill.cli import main
+main()
+"""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,15 +53,16 @@ def prefect_server() -> Iterator[None]:
 
 @dataclass
 class Mill:
-    """A dataset folder, a prompt file, and the recipe that joins them."""
+    """A dataset, a prompt file, and the recipe that joins them. `place`: the dataset's URL, else in the folder."""
 
     folder: Path
     url: str = "http://127.0.0.1:9"
     changes: dict[str, Any] = field(default_factory=dict)
+    place: str | None = None
 
     @property
     def dataset(self) -> str:
-        return str(self.folder / "dataset")
+        return self.place or str(self.folder / "dataset")
 
     def prompts(self, texts: Sequence[str]) -> None:
         lines = [json.dumps({"id": text, "messages": [{"role": "user", "content": text}]}) for text in texts]
@@ -115,7 +123,19 @@ def mill(tmp_path: Path) -> Mill:
     return Mill(tmp_path)
 
 
-async def _start_run(recipe_file: str, *, largest_file_bytes: int | None = None) -> asyncio.subprocess.Process:
+@pytest.fixture
+def s3_mill(tmp_path: Path, bucket: str) -> Mill:
+    """A mill whose dataset is in a new bucket of the session's S3 server."""
+    return Mill(tmp_path, place=f"{bucket}/nights/kimi")
+
+
+async def _start_run(
+    recipe_file: str,
+    *arguments: str,
+    largest_file_bytes: int | None = None,
+    constants: dict[str, float] | None = None,
+    environment: dict[str, str] | None = None,
+) -> asyncio.subprocess.Process:
     def prepare() -> None:
         # A shell's background job ignores SIGINT and hands that on; a person's terminal does not.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -124,9 +144,10 @@ async def _start_run(recipe_file: str, *, largest_file_bytes: int | None = None)
 
     with Path(recipe_file).with_suffix(".err").open("wb") as stderr:
         return await asyncio.create_subprocess_exec(
-            *DRAFTMILL_RUN,
+            *(sys.executable, "-c", DRAFTMILL_RUN, json.dumps(constants or {}), "run"),
             recipe_file,
-            env={**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()},
+            *arguments,
+            env={**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()} if environment is None else environment,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=stderr,
             preexec_fn=prepare,
@@ -138,12 +159,14 @@ async def start_run() -> AsyncIterator[Callable[..., Awaitable[asyncio.subproces
     """`process = await start_run(recipe_file)`: `draftmill run` on the tests' own Prefect server.
 
     Its stderr goes into a file beside the recipe, `recipe.err`. `largest_file_bytes`: no file may grow beyond, as on a
-    full disk. What still runs at the test's end is killed.
+    full disk; `constants`: other values than the modules', {"draftmill.workspace.PART_EVERY_S": 1.0}; `environment`:
+    all of it, in place of this process's own with the tests' Prefect server. What still runs at the test's end is
+    killed.
     """
     started: list[asyncio.subprocess.Process] = []
 
-    async def start(recipe_file: str, **options: Any) -> asyncio.subprocess.Process:
-        started.append(await _start_run(recipe_file, **options))
+    async def start(recipe_file: str, *arguments: str, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await _start_run(recipe_file, *arguments, **options))
         return started[-1]
 
     yield start

@@ -109,6 +109,7 @@ async def test_the_whole_life_of_a_dataset(mill, fake_server, recipe_file) -> No
         recipe = recipe_file()
         status, out, _ = await draftmill("run", recipe, "--plan", "--json")
         assert (status, json.loads(out.splitlines()[-1])["rows"]["generated"], len(fake.log)) == (0, 6, 0)
+        assert "plan for a new dataset: 6 rows, 6 to ask\n  new prompts: 6\n" in out
         status, out, _ = await draftmill("gate", recipe, "--json")
         assert (status, {c["level"] for c in json.loads(out.splitlines()[-1])["checks"]}) == (0, {"ok"})
         fake.rule = lambda number, request: Fault.NO_END if number == 4 else None
@@ -116,6 +117,8 @@ async def test_the_whole_life_of_a_dataset(mill, fake_server, recipe_file) -> No
         numbers = json.loads(out.splitlines()[-1])
         assert (status, numbers["rows"]["ok"], numbers["rows"]["quarantined"]) == (3, 5, 1)
         assert "5 of 6 rows" in err or "6 of 6 rows" in err
+        assert "plan for a new dataset: 6 rows, 6 to ask\n  new prompts: 6\n" in err
+        assert "plan for" not in out
     status, out, _ = await draftmill("run", recipe, "--json")
     numbers = json.loads(out.splitlines()[-1])
     assert (status, numbers["requests"], numbers["manifest"], numbers["sealed"]) == (0, 0, 1, False)

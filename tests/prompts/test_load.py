@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from draftmill.dataset.schema import LOADED
+from draftmill.dataset.schema import LOADED, REJECTED
 from draftmill.errors import RecipeError, SourceError
-from draftmill.prompts.files import find_files, shown
-from draftmill.prompts.load import FileSummary, load_prompts, source_digest
+from draftmill.prompts.files import find_files
+from draftmill.prompts.found import FileSummary
+from draftmill.prompts.load import load_prompts
+from draftmill.prompts.opening import shown
 from draftmill.recipe import Prompts
 from draftmill.records import Reason
 
@@ -27,6 +30,10 @@ def texts(prompts: Prompts) -> list[str]:
     return [json.loads(text)["messages"][-1]["content"] for text in column]
 
 
+def found(paths: list[str]) -> list[str]:
+    return [file.path for file in find_files(Prompts(path=paths))]
+
+
 def test_rows_are_prompts_or_rejections_and_the_counts_close(tmp_path):
     path = write(
         tmp_path / "a.jsonl", {"id": "x", "prompt": "one"}, {"prompt": ""}, {"id": 7, "messages": "no"}, {"text": "two"}
@@ -38,11 +45,13 @@ def test_rows_are_prompts_or_rejections_and_the_counts_close(tmp_path):
         {"prompt_id": "a.jsonl:4", "source": path, "line": 4},
     ]
     assert loaded.table["messages"][0].as_py() == '{"messages":[{"role":"user","content":"one"}],"tools":null}'
-    assert [(r.reason, r.prompt_id, r.source, r.line) for r in loaded.rejected] == [
+    assert loaded.rejected.schema == REJECTED
+    assert [(r["reason"], r["prompt_id"], r["source"], r["line"]) for r in loaded.rejected.to_pylist()] == [
         (Reason.PROMPT_INVALID, "a.jsonl:2", path, 2),
         (Reason.PROMPT_INVALID, "7", path, 3),
     ]
-    assert loaded.files == [FileSummary(path, "jsonl", {"prompt": 1, "text": 1}, 4, 2)]
+    columns = ("id", "prompt", "messages", "text")
+    assert loaded.files == [FileSummary(path, "jsonl", {"prompt": 1, "text": 1}, 4, 2, columns)]
 
 
 @pytest.mark.parametrize(
@@ -122,9 +131,9 @@ def test_a_folder_as_spark_writes_it(tmp_path):
 
 
 def test_a_named_file_of_no_known_format_is_refused(tmp_path):
-    file = tmp_path / "data.parquet"
-    file.write_bytes(b"PAR1....")
-    with pytest.raises(SourceError, match=r"data\.parquet, which begins with b'PAR1") as caught:
+    file = tmp_path / "data.bin"
+    file.write_bytes(b"\x93ODD....")
+    with pytest.raises(SourceError, match=r"data\.bin, which begins with b'.x93ODD") as caught:
         load_prompts(Prompts(path=str(file)))
     assert "jsonl" in caught.value.expected
 
@@ -133,7 +142,7 @@ def test_a_named_file_of_no_known_format_is_refused(tmp_path):
 def test_a_path_that_matches_nothing_is_a_fault_of_the_recipe(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RecipeError, match="no such prompts") as caught:
-        find_files([path])
+        find_files(Prompts(path=path))
     assert caught.value.value == path
 
 
@@ -149,12 +158,12 @@ def test_globs_lists_and_odd_names(tmp_path, monkeypatch):
         "_named.jsonl",
     ):
         write(Path(name), {"prompt": name})
-    assert find_files(["d/*.jsonl"]) == ["d/a.jsonl", "d/b.jsonl"]
-    assert find_files(["d/**/*.jsonl"]) == ["d/a.jsonl", "d/b.jsonl", "d/sub/c.jsonl"]
-    assert find_files(["d"]) == ["d/a.jsonl", "d/b.jsonl", "d/sub/c.jsonl"]
-    assert find_files(["odd[1].jsonl"]) == ["odd[1].jsonl"]
+    assert found(["d/*.jsonl"]) == ["d/a.jsonl", "d/b.jsonl"]
+    assert found(["d/**/*.jsonl"]) == ["d/a.jsonl", "d/b.jsonl", "d/sub/c.jsonl"]
+    assert found(["d"]) == ["d/a.jsonl", "d/b.jsonl", "d/sub/c.jsonl"]
+    assert found(["odd[1].jsonl"]) == ["odd[1].jsonl"]
     # Named outright, so it is meant; a file named twice is read once.
-    assert find_files(["_named.jsonl", "d/b.jsonl", "d"]) == ["_named.jsonl", "d/b.jsonl", "d/a.jsonl", "d/sub/c.jsonl"]
+    assert found(["_named.jsonl", "d/b.jsonl", "d"]) == ["_named.jsonl", "d/b.jsonl", "d/a.jsonl", "d/sub/c.jsonl"]
 
 
 def test_linked_folders_are_read_and_circles_end(tmp_path):
@@ -162,7 +171,7 @@ def test_linked_folders_are_read_and_circles_end(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "link").symlink_to(tmp_path / "real")
     (tmp_path / "real" / "back").symlink_to(tmp_path / "in")
-    names = [str(Path(file).relative_to(tmp_path)) for file in find_files([str(tmp_path / "in")])]
+    names = [str(Path(file).relative_to(tmp_path)) for file in found([str(tmp_path / "in")])]
     assert names == ["in/link/a.jsonl"]
 
 
@@ -178,7 +187,7 @@ def test_fsspec_urls_are_read_like_folders():
         assert texts(Prompts(path="memory://p/b*.jsonl")) == ["b"]
         assert load_prompts(Prompts(path="memory://p/b.jsonl")).table["source"].to_pylist() == ["memory:///p/b.jsonl"]
         with pytest.raises(RecipeError, match="no such prompts"):
-            find_files(["memory://q"])
+            find_files(Prompts(path="memory://q"))
     finally:
         fs.rm("/p", recursive=True)
 
@@ -190,23 +199,36 @@ def test_secrets_of_a_url_are_never_shown():
     assert shown("/a/b?c") == "/a/b?c"
 
 
-def test_the_digest_follows_content_and_keys(tmp_path):
-    path = write(tmp_path / "a.jsonl", {"prompt": "p"})
-    first = source_digest(Prompts(path=path))
-    assert source_digest(Prompts(path=[path])) == first
-    assert source_digest(Prompts(path=path, limit=1)) != first
-    write(tmp_path / "a.jsonl", {"prompt": "q"})
-    assert source_digest(Prompts(path=path)) != first
-
-
-def test_many_rows_become_several_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr("draftmill.prompts.load.BATCH_ROWS", 3)
-    path = write(tmp_path / "a.jsonl", *({"prompt": str(n)} for n in range(10)))
-    assert texts(Prompts(path=path)) == [str(n) for n in range(10)]
-
-
 def test_a_long_reject_message_is_cut(tmp_path):
     path = write(tmp_path / "a.jsonl", {"prompt": "p"}, {"messages": [{"role": "x" * 10_000, "content": "c"}]})
-    (rejection,) = load_prompts(Prompts(path=path)).rejected
-    assert rejection.detail.startswith("unknown role 'xxx")
-    assert len(rejection.detail) <= 500
+    (detail,) = load_prompts(Prompts(path=path)).rejected["detail"].to_pylist()
+    assert detail.startswith("unknown role 'xxx")
+    assert len(detail) <= 500
+
+
+def test_the_first_words_about_a_file_are_its_columns_and_bounded(tmp_path):
+    path = write(tmp_path / "a.jsonl", {f"key {n}": n for n in range(500)}, {"prompt": "p", "x" * 10_000: 1})
+    (file,) = load_prompts(Prompts(path=path)).files
+    assert len(file.columns) <= 100
+    assert file.columns[0] == "key 0"
+
+
+def test_a_limit_inside_a_file_is_said(tmp_path):
+    path = write(tmp_path / "a.jsonl", *({"prompt": str(n)} for n in range(3)))
+    assert [load_prompts(Prompts(path=path, limit=n)).files[0].read_to_end for n in (2, 3)] == [False, True]
+
+
+def test_a_kind_of_file_that_is_known_to_hold_no_prompts_is_named(tmp_path):
+    (tmp_path / "p.xlsx").write_bytes(b"PK\x03\x04....[Content_Types].xml")
+    with pytest.raises(SourceError, match="an Office file") as caught:
+        load_prompts(Prompts(path=str(tmp_path / "p.xlsx")))
+    assert "CSV" in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", [b"\xff.jsonl", "\U0001f600 [1] #?.jsonl".encode()])
+def test_files_of_any_name(tmp_path, name):
+    file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    write(file, {"prompt": "p"})
+    loaded = load_prompts(Prompts(path=str(tmp_path)))
+    assert texts(Prompts(path=str(tmp_path))) == ["p"]
+    assert loaded.table["source"].to_pylist() == [loaded.files[0].path]

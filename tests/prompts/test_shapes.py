@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from draftmill.prompts.shapes import PromptParts, to_prompt
 from draftmill.prompts.source_row import RowFault
+from draftmill.rendering.conversation import Conversation
 
 
 def user(text: str) -> dict[str, str]:
@@ -71,7 +72,7 @@ def test_text_stays_as_typed(text):
         ({}, "no prompt column; found: none"),
         ({"question": "q"}, "no prompt column; found: 'question'; known: messages"),
         ({"input": "only input"}, "no prompt column"),
-        ({"prompt": None}, "prompt is null"),
+        ({"prompt": None}, "prompt is empty (null)"),
         ({"prompt": float("nan")}, "prompt is NaN"),
         ({"prompt": 42}, "prompt is a number"),
         ({"prompt": True}, "prompt is a boolean"),
@@ -80,7 +81,7 @@ def test_text_stays_as_typed(text):
         ({"prompt": []}, "prompt is empty"),
         ({"prompt": ""}, "prompt is empty"),
         ({"prompt": "  \n "}, "prompt is only white space"),
-        ({"messages": None}, "messages is null"),
+        ({"messages": None}, "messages is empty (null)"),
         ({"messages": []}, "messages is empty"),
         ({"messages": {}}, "messages is an object, expected a list"),
         ({"messages": "a plain string"}, "messages is text that is not JSON"),
@@ -89,7 +90,7 @@ def test_text_stays_as_typed(text):
         ({"messages": [{"content": "c"}]}, "a message without role"),
         ({"messages": [{"role": "user"}]}, "a user message without content"),
         ({"messages": [{"role": "user", "content": None}]}, "user content is null"),
-        ({"messages": [{"role": "user", "value": "mixed"}]}, "without content; its keys: 'role', 'value'"),
+        ({"messages": [{"role": "user", "text": "odd"}]}, "without content; its keys: 'role', 'text'"),
         ({"messages": [user("")]}, "user content is empty"),
         ({"messages": [user("q"), {"role": "assistant", "content": "a"}, user("")]}, "user content is empty"),
         ({"messages": [{"role": "banana", "content": "c"}]}, "unknown role 'banana'; known: system"),
@@ -101,8 +102,10 @@ def test_text_stays_as_typed(text):
         ({"conversations": [{"from": "tool", "value": "t"}, {"from": "human", "value": "h"}]}, "begins with a tool"),
         ({"instruction": 1}, "instruction is a number"),
         ({"instruction": "i", "input": 1}, "input is a number"),
-        ({"turns": []}, "turns is not a list of texts"),
-        ({"turns": [1]}, "turns is a number"),
+        ({"turns": []}, "turns is empty"),
+        ({"turns": "t"}, "turns is text, expected a list of texts"),
+        ({"turns": [1]}, "turn 1 is a number"),
+        ({"turns": ["first", ""]}, "turn 2 is empty"),
         ({"prompt": "p", "system": 5}, "system is a number"),
         ({"prompt": "half \ud800 character"}, "a lone surrogate"),
     ],
@@ -120,7 +123,7 @@ def test_roles_are_folded_and_aliases_mapped(name, role):
     assert found.messages[0]["role"] == role
 
 
-@pytest.mark.parametrize("name", ["gpt", "assistant", "ASSISTANT", "chatgpt", "bing", "bard"])
+@pytest.mark.parametrize("name", ["gpt", "assistant", "ASSISTANT", "chatgpt", "bing", "bard", "model"])
 def test_every_name_of_the_assistant_is_kept_inside_and_dropped_at_the_end(name):
     row = {"conversations": [{"from": "human", "value": "1"}, {"from": name, "value": "a"}] * 2}
     assert [m["role"] for m in parts(row).messages] == ["user", "assistant", "user"]
@@ -142,6 +145,45 @@ def test_text_parts_are_joined_with_nothing_between():
     assert parts({"messages": [{"role": "user", "content": content}]}).messages == [user("first second")]
 
 
+@pytest.mark.parametrize("name", ["messages", "conversations", "prompt"])
+def test_messages_as_an_object_of_lists(name):
+    """As `datasets` keeps a Sequence of objects."""
+    found = parts({name: {"role": ["system", "user"], "content": ["s", "q"], "name": None}})
+    assert found.messages == [{"role": "system", "content": "s"}, user("q")]
+    assert f"{name} is an object" in fault({name: {"role": ["user"], "content": []}})
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["t", {"text": "t"}, {"text": "t", "type": None, "image_url": None}, {"type": "input_text", "text": "t"}],
+)
+def test_a_part_that_can_only_be_text_is_text(part):
+    assert parts({"messages": [{"role": "user", "content": [part]}]}).messages == [user("t")]
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"role": "user", "value": "q"},
+        {"from": "human", "content": "q"},
+        {"role": "user", "content": None, "from": None, "value": "q"},
+        {"role": None, "content": None, "from": "human", "value": "q"},
+    ],
+)
+def test_the_two_ways_of_writing_a_turn_may_be_mixed(turn):
+    assert parts({"conversations": [turn]}).messages == [user("q")]
+
+
+def test_user_turns_without_answers_are_asked_one_after_the_other():
+    """`turns: all` asks at every assistant turn; with `last` nothing could stand between the first and the second."""
+    row = {"turns": ["one", "two"]}
+    assert parts(row).messages == [user("one")]
+    found = to_prompt(row, fields={}, turns="all")
+    assert isinstance(found, PromptParts)
+    assert found.messages == [user("one"), {"role": "assistant", "content": ""}, user("two")]
+    assert len(Conversation.of(found.messages, None)) == 2
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -151,8 +193,9 @@ def test_text_parts_are_joined_with_nothing_between():
         ([{"type": "input_audio"}], "of type 'input_audio'"),
         ([{"type": "text", "text": None}], "the text of a content part is null"),
         ([{"type": "text", "content": "wrong key"}], "the text of a content part is null"),
-        ([{"text": "no type"}], "of type None"),
-        (["bare"], "a content part is text"),
+        ([{"text": "no type, but more than a text", "url": "u"}], "of type None"),
+        ([5], "a content part is a number"),
+        ([None], "a content part is null"),
         ({"type": "text", "text": "t"}, "content is an object"),
         (5, "content is a number"),
     ],
@@ -216,6 +259,30 @@ def test_no_tools_has_many_spellings(none):
 def test_tools_as_json_text_are_parsed():
     as_text, as_list = parts({"prompt": "p", "tools": json.dumps([TOOL])}), parts({"prompt": "p", "tools": [TOOL]})
     assert as_text.tools == as_list.tools == [TOOL]
+
+
+def test_nulls_that_arrow_filled_into_tools_go_and_the_schemas_own_stay():
+    function = {"name": "f", "strict": None, "parameters": {"properties": {"a": {"default": None}}}}
+    filled = {"type": "function", "id": None, "function": {**function}}
+    filled["function"]["parameters"] = {"properties": {"a": {"default": None, "enum": None}, "of_another": None}}
+    wanted = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"default": None}}}}}]
+    assert parts({"prompt": "p", "tools": [filled]}).tools == wanted
+
+
+def test_tool_calls_as_json_text_are_parsed():
+    row = call({"city": "Paris"})
+    as_text = json.loads(json.dumps(row))
+    as_text["messages"][1]["tool_calls"] = json.dumps(row["messages"][1]["tool_calls"])
+    assert parts(as_text).canonical == parts(row).canonical
+    as_text["messages"][1]["tool_calls"] = "[half"
+    assert "tool_calls is text that is not JSON" in fault(as_text)
+
+
+def test_a_row_nested_beyond_reason_is_a_fault():
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    assert "nested too deeply" in fault({"prompt": "p", "tools": [deep]})
 
 
 @pytest.mark.parametrize(

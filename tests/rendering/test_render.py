@@ -58,6 +58,7 @@ def test_rows_in_order_with_their_keys(tmp_path: Path) -> None:
     assert len({row.row_key for row in rows}) == 4
     shared = identity.row_identity(asked.model, asked.sampling)
     assert rows[3].row_key == identity.row_key(rows[3].prompt_ids, shared, 1)
+    assert [row.line for row in rows] == [1, 1, 2, 2]
     assert rows[0].prompt_key == identity.prompt_key([{"role": "user", "content": "one"}], None, "default")
     common = {(row.attempt, row.variant, row.source, row.max_new_tokens) for row in rows}
     assert common == {(0, "default", "p.jsonl", 64)}

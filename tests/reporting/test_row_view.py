@@ -134,6 +134,17 @@ def test_a_good_row_stands_for_a_newer_bad_attempt_of_its_key(storage: Storage) 
     assert row_view(storage.url, "1").columns["attempt"] == 1
 
 
+def test_a_row_names_the_manifest_that_brought_it(storage: Storage) -> None:
+    rules = structure(Thinking.NONE)
+    sealed(storage, rules, (completed("aaaa" + "0" * 60, [10, END]), good()))
+    sealed(storage, rules, (completed("bbbb" + "0" * 60, [11, END]), good()), (completed("cccc" + "0" * 60, [9]), BAD))
+    assert {name: row_view(storage.url, name).manifest for name in ("aaaa", "bbbb", "cccc")} == {
+        "aaaa": 1,
+        "bbbb": 2,
+        "cccc": 2,
+    }
+
+
 @pytest.mark.parametrize("name", ["2", "99999", "abc", "ffff", "", "-1"])
 def test_a_name_of_no_row_is_refused_with_what_is_known(storage: Storage, name: str) -> None:
     rules = structure(Thinking.NONE)

@@ -60,7 +60,7 @@ def plan_of(found: list[dict[str, Any]], kept: int, held: int, rejected: int) ->
         "to_ask": to_do,
         "num_rejected": rejected,
         "rejected_reasons": {"prompt_invalid": rejected} if rejected else {},
-        "dropped": [["k", 0]],
+        "dropped": {"path": "prompts/dropped.parquet", "rows": 1},
         "chunks": [chain["chunk"] for chain in found],
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,3 +54,24 @@ def test_an_edited_manifest_is_named(tmp_path: Path) -> None:
     verification = verify_dataset(url)
     assert not verification.ok
     assert "manifests/00000001.json" in {fault.file for fault in verification.faults}
+
+
+def test_a_row_of_an_older_template_is_judged_by_the_structure_it_was_sealed_with(tmp_path: Path) -> None:
+    """Its prompt ends as the first manifest says, and not as the second's."""
+    bare = replace(RULES, thinking=Thinking.NONE, open_ids=(), close_ids=(), tail_ids=(7,))
+    opens = replace(RULES, tail_ids=(7, 20))
+    storage = open_storage(str(tmp_path / "dataset"))
+    for name, prompt, rules in (("old", [1, 7], bare), ("new", [1, 7, 20], opens)):
+        output = [10, 21, 11, 2] if name == "new" else [10, 2]
+        end = len(prompt) + 1 if name == "new" else None
+        row = Row(name * 20, 0, name, name, "default", 0, ids_array("p", prompt), 64, None, "prompts.jsonl")
+        when = datetime(2026, 1, 1, tzinfo=UTC)
+        answer = Answer(ids_array("o", output), None, len(prompt), len(output), "stop", None, 2, "e", None, when)
+        good, _ = dataset_rows([Completion(row, answer)], [Verdict(None, "", None, end, 2)])
+        change = Change(
+            good=[storage.put_table("shards", good)],
+            structures={"default": rules.to_json()},
+            recipe={"on_truncated": "keep", "degenerate": "auto"},
+        )
+        seal(storage, change)
+    assert verify_dataset(storage.url).faults == []

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +14,17 @@ import pytest
 
 from draftmill.serving.seaweed import SeaweedFS
 
+STARTS = """
+import sys, time
+from pathlib import Path
+from draftmill.serving.seaweed import SeaweedFS
+with SeaweedFS(Path(sys.argv[1])) as server:
+    print(server._process.pid, flush=True)
+    time.sleep(600)
+"""
 
-def test_it_keeps_its_objects_through_a_kill(
-    tmp_path: Path, s3_environment: Callable[[dict[str, str]], None]
-) -> None:
+
+def test_it_keeps_its_objects_through_a_kill(tmp_path: Path, s3_environment: Callable[[dict[str, str]], None]) -> None:
     with SeaweedFS(tmp_path / "s3") as server:
         s3_environment(server.environment)
         server.make_bucket("kept")
@@ -23,6 +33,18 @@ def test_it_keeps_its_objects_through_a_kill(
         server.kill()
         server.start()
         assert s3.cat_file("kept/a") == b"1"
+
+
+def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    started = subprocess.Popen([sys.executable, "-c", STARTS, str(tmp_path / "s3")], stdout=subprocess.PIPE)
+    assert started.stdout is not None
+    pid = int(started.stdout.readline())
+    started.kill()
+    started.communicate()
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{pid}/cmdline").exists() and b"weed" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_a_wrong_key_is_refused(seaweed: SeaweedFS, s3_environment: Callable[[dict[str, str]], None]) -> None:

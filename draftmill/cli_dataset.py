@@ -1,0 +1,117 @@
+"""The commands that look at a dataset or keep house in it; none of them needs a server or Prefect.
+
+`status`, `show`, `verify` and `diff` write nothing. `compact` adds a manifest,
+`gc --delete` removes objects: both change no row. What they import is imported
+when they run, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from draftmill.reporting import terminal
+
+DatasetUrl = Annotated[str, typer.Argument(metavar="DATASET", help="A folder or s3://bucket/prefix.")]
+Json = Annotated[bool, typer.Option("--json", help="Make the last line of stdout one JSON object.")]
+
+
+def status(
+    dataset: DatasetUrl,
+    rejected: Annotated[
+        bool, typer.Option("--rejected", help="List every rejected prompt, not just the first.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a dataset's manifests, counts, reasons, rejected prompts and unfinished rows.
+
+    Example: draftmill status demo-dataset
+    """
+    from draftmill.dataset.status import dataset_status
+
+    terminal.print_status(dataset_status(dataset, all_rejected=rejected), as_json=as_json)
+
+
+def show(
+    dataset: DatasetUrl,
+    row: Annotated[str, typer.Argument(metavar="ROW", help="A row's number or the start of its key.")],
+) -> None:
+    """Show one row, its ids coloured by prompt, reasoning, content and markers.
+
+    Example: draftmill show demo-dataset 0
+    """
+    from draftmill.reporting.row_view import row_view
+
+    terminal.print_row(row_view(dataset, row))
+
+
+def verify(dataset: DatasetUrl, as_json: Json = False) -> None:
+    """Read everything the manifests list and name each fault; what nothing vouches for is said, too.
+
+    Example: draftmill verify demo-dataset
+    """
+    from draftmill.reporting.verification import verify_dataset
+
+    with terminal.listening():
+        verification = verify_dataset(dataset)
+    terminal.print_verification(verification, as_json=as_json)
+    if verification.faults:
+        sys.exit(1)
+
+
+def diff(
+    dataset: DatasetUrl,
+    old: Annotated[int | None, typer.Argument(metavar="OLD", min=1, help="A manifest; default: before NEW.")] = None,
+    new: Annotated[int | None, typer.Argument(metavar="NEW", min=1, help="A manifest; default: the newest.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what changed between two manifests: rows, recipe, how the new rows look. By default the newest two.
+
+    Example: draftmill diff demo-dataset 1 2
+    """
+    from draftmill.reporting.diff_lines import difference
+
+    terminal.print_difference(difference(dataset, old, new), as_json=as_json)
+
+
+def compact(dataset: DatasetUrl, as_json: Json = False) -> None:
+    """Join small shards into large ones, as a new manifest with the same rows in the same order.
+
+    The old objects stay for earlier manifests, until `draftmill gc`. A run may go on meanwhile.
+
+    Example: draftmill compact demo-dataset
+    """
+    from draftmill.dataset.housekeeping import compact_dataset
+
+    with terminal.listening():
+        compacted = compact_dataset(dataset)
+    terminal.print_compacted(dataset, compacted, as_json=as_json)
+
+
+def gc(
+    dataset: DatasetUrl,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove it; without this nothing is changed.")] = False,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Newest manifests whose objects all stay.")] = 3,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="24h or 7d", help="Spare what is younger: a run may be making it.")
+    ] = "24h",
+    as_json: Json = False,
+) -> None:
+    """Show, and with --delete remove, what no recent manifest needs: old shards, consumed completions, leftovers.
+
+    Manifests stay, and everything the newest one lists. Earlier manifests lose their rows, not their word: `status`,
+    `diff` and `verify` say so.
+
+    Example: draftmill gc demo-dataset --keep 1 --older-than 7d
+    """
+    from draftmill.dataset.housekeeping import collect_garbage, parse_age
+
+    grace = parse_age(older_than)
+    with terminal.listening():
+        found = collect_garbage(dataset, delete=delete, keep=keep, grace=grace)
+    terminal.print_garbage(dataset, found, deleted=delete, as_json=as_json)
+
+
+COMMANDS = (status, show, verify, diff, compact, gc)
