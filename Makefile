@@ -53,7 +53,7 @@ unit: setup ## pytest: tests/flows beside all the rest
 	echo "and tests/flows:"; wait $$flows; waited=$$?; cat $$log; rm -f $$log; \
 	[ $$rest -eq 0 ] && [ $$waited -eq 0 ]
 
-soak: setup ## 20,000 rows with every fault, every way a run ends, 30 SIGKILLs: a quarter of an hour
+soak: setup ## 20,000 rows with every fault, every way a run ends, 30 SIGKILLs, 50 interruptions on S3, 600 races: an hour
 	@$(BIN)/python -m pytest tests/flows/soak
 
 bench: setup ## draftmill against a plain loop, judging, rendering, planning: half an hour on a quiet machine; benchmarks/README.md

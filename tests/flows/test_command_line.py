@@ -92,7 +92,7 @@ async def test_lines_that_are_not_json_are_rejected_by_line(mill, fake_server, r
     assert (status, numbers["reasons"], numbers["rows"]["ok"]) == (0, {"prompt_invalid": 1}, 1)
     assert "Traceback" not in err
     status, out, _ = await draftmill("status", mill.dataset)
-    assert "prompts.jsonl, line 3: prompt_invalid" in out
+    assert "prompts.jsonl:3: prompt_invalid" in out
 
 
 async def test_nothing_but_lines_that_are_not_json(mill, recipe_file) -> None:
