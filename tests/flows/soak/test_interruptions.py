@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.interruptions import interrupted_nights
+from tests.flows.soak.interruptions import interrupted_nights
 
 TIMES = 50
 
