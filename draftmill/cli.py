@@ -125,8 +125,8 @@ def gate(recipe: RecipePath, sets: Sets = None, as_json: Json = False) -> None:
     from draftmill.rendering.prepare import prepare
 
     loaded = load_recipe(recipe, tuple(sets or ()))
-    last = servers_of(newest(open_checked(loaded.dataset)))
     with terminal.listening():
+        last = servers_of(newest(open_checked(loaded.dataset)))
         seen = asyncio.run(look(loaded, prepare(loaded), last=last))
     terminal.print_gate(seen.checks, as_json=as_json)
     if seen.refusals:
@@ -232,7 +232,8 @@ def _stored_recipe(dataset: str, sets: tuple[str, ...]) -> Recipe:
     from draftmill.recipe import anchored
     from draftmill.recipe_file import assign
 
-    manifest = existing(open_checked(dataset))
+    with terminal.listening():
+        manifest = existing(open_checked(dataset))
     data = copy.deepcopy(manifest.recipe)
     for assignment in sets:
         assign(data, assignment)

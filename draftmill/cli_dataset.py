@@ -31,7 +31,9 @@ def status(
     """
     from draftmill.dataset.status import dataset_status
 
-    terminal.print_status(dataset_status(dataset, all_rejected=rejected), as_json=as_json)
+    with terminal.listening():
+        found = dataset_status(dataset, all_rejected=rejected)
+    terminal.print_status(found, as_json=as_json)
 
 
 def show(
@@ -44,7 +46,9 @@ def show(
     """
     from draftmill.reporting.row_view import row_view
 
-    terminal.print_row(row_view(dataset, row))
+    with terminal.listening():
+        view = row_view(dataset, row)
+    terminal.print_row(view)
 
 
 def verify(dataset: DatasetUrl, as_json: Json = False) -> None:
@@ -73,7 +77,9 @@ def diff(
     """
     from draftmill.reporting.diff_lines import difference
 
-    terminal.print_difference(difference(dataset, old, new), as_json=as_json)
+    with terminal.listening():
+        found = difference(dataset, old, new)
+    terminal.print_difference(found, as_json=as_json)
 
 
 def compact(dataset: DatasetUrl, as_json: Json = False) -> None:

@@ -48,7 +48,7 @@ def _no_credentials(value: str) -> str:
     if "://" in value and "@" in urlsplit(value).netloc:
         raise ValueError("a URL must not carry credentials: it is stored with the dataset")
     # In s3:// and in folders a question mark is a glob; in http it begins a query, which may be a signature.
-    if value.startswith(("http://", "https://")) and urlsplit(value).query:
+    if "://" in value and urlsplit(value).scheme in ("http", "https") and urlsplit(value).query:
         raise ValueError("a URL must not carry a query, which may be a signature: it is stored with the dataset")
     return value
 

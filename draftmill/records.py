@@ -61,13 +61,17 @@ class Thinking(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A source row that cannot be sent: its place and why. `line` None: its prompt_id tells the place."""
+    """A source row that cannot be sent: its place and why. `line` None: its prompt_id tells the place.
+
+    `prompt_keys`: of each turn that it would ask; None where they are not known, or planned all the same (duplicates).
+    """
 
     reason: Reason
     detail: str
     prompt_id: str
     source: str
     line: int | None
+    prompt_keys: tuple[str, ...] | None = None
 
 
 class HistoryMode(StrEnum):

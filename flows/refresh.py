@@ -76,7 +76,7 @@ async def refresh_stages(
         return report_plan(planned_summary(recipe.dataset, planned), planned["lines"])
     passed = await gate(recipe, variants, night=night) if planned["to_ask"] else NO_GATE
     outcome = await run_chunks(planned, passed, recipe, variants, night=night)
-    summary = await seal(planned, passed, outcome, recipe, variants)
+    summary = await seal(planned, passed, outcome, recipe, variants, judged=rejudged.manifest if rejudged else None)
     summary.seconds = time.monotonic() - started_s
     if rejudged:
         summary.add(rejudged)

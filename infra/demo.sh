@@ -34,9 +34,12 @@ echo
 "$BIN/draftmill" show "$DATASET" 0
 echo
 "$BIN/python" - "$DATASET" <<'PYTHON'
-import sys
+import json, pathlib, sys
 import pandas as pd
-rows = pd.read_parquet(f"{sys.argv[1]}/shards")
+dataset = pathlib.Path(sys.argv[1])
+newest = max((dataset / "manifests").glob("*.json"))
+shards = json.loads(newest.read_text())["shards"]
+rows = pd.concat([pd.read_parquet(dataset / shard["path"]) for shard in shards], ignore_index=True)
 print(rows[["prompt_id", "prompt_len", "finish_reason", "stop_id", "input_ids"]].head(5).to_string(max_colwidth=40))
 PYTHON
 echo

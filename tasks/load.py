@@ -6,6 +6,7 @@ from typing import Any
 
 from draftmill.errors import SourceError
 from draftmill.progress import listener
+from draftmill.prompts.apart import check_apart
 from draftmill.prompts.digest import source_digest
 from draftmill.prompts.found import Found, found_lines
 from draftmill.prompts.load import Rejected, Slice, stream_prompts
@@ -17,6 +18,7 @@ from tasks.receipts import Receipt, result, stage
 async def load(recipe: Recipe) -> Receipt:
     """`{slices: [reference], rejected: [reference], prompts, num_rejected, found}`; says what the source is."""
     listener().stage("reading prompts")
+    await in_thread(check_apart, recipe.prompts, recipe.dataset)
     receipt = await result(load_prompt_files, recipe, await in_thread(source_digest, recipe.prompts))
     for line in found_lines(receipt["found"]):
         listener().stage(line)
@@ -26,7 +28,7 @@ async def load(recipe: Recipe) -> Receipt:
 @stage(
     name="load",
     run_name="load prompts",
-    version=3,
+    version=4,
     key=lambda p: p["source"],
     gives={"slices", "rejected", "prompts", "num_rejected", "found"},
 )

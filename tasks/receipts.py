@@ -4,7 +4,8 @@ A receipt is small JSON: counts and references to content-named objects of the
 dataset. A stage's key is its version plus the content it reads and the recipe
 fields it uses, never a run, a chunk's number or a URL; so a second run, a retry
 and another night all find what is already done. A receipt is a hint: one whose
-objects are gone is made again.
+objects are gone is made again, and so is one of rows that nobody sealed for so
+long that `gc` may take them meanwhile (made again they are young).
 
 Prefect's own retries are off: what may be retried is decided once, per row, in
 `draftmill.generation.retry`.
@@ -14,14 +15,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from prefect import State, Task, task
 
+from draftmill.dataset.gc import DATA
 from draftmill.dataset.journal import state_folder
 from draftmill.dataset.manifest import ObjectRef
 from draftmill.dataset.schema import FORMAT
+from draftmill.dataset.storage import Entry
 from draftmill.identity import digest
 from draftmill.workspace import in_thread, workspace
 
@@ -93,7 +97,14 @@ def _holds(name: str, receipt: Any) -> bool:
     storage = workspace().storage
     if not isinstance(receipt, dict) or receipt.keys() != _GIVES[name]:
         return False
+    now = datetime.now(UTC)
     try:
-        return all(storage.size(ref.path) == ref.bytes for ref in references(receipt))
+        return all(_stays(storage.entry(ref.path), ref, now) for ref in references(receipt))
     except FileNotFoundError:
         return False
+
+
+def _stays(entry: Entry, ref: ObjectRef, now: datetime) -> bool:
+    """Whether it is the object, and here until the run is sealed. Of working objects `gc` takes none while parts are
+    young."""
+    return entry.bytes == ref.bytes and (entry.is_fresh(now) or ref.path.split("/")[0] not in DATA)

@@ -3,11 +3,11 @@
 What the judging of one manifest by one set of rules gives is a receipt, so that
 rules that move no row are not asked of a million rows every night: then there is
 nothing to seal that would remember them. `rerun` judges whatever a receipt says.
+Where another run seals in between, what it brought is judged as well.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -46,13 +46,23 @@ async def rejudge_changed(since: Since, recipe: Recipe, variants: Variants) -> S
 
 
 async def rejudge(manifest: Manifest, recipe: Recipe, variants: Variants, *, anew: bool = False) -> Summary:
-    """Seals the rows that changed sides; `rejudged` counts them. `anew`: whatever a receipt says."""
-    listener().stage(f"judging {manifest.counts['good_rows'] + manifest.counts['quarantined_rows']} stored rows")
-    # Rows of a variant that the recipe no longer has: by the structure they were sealed with.
-    structures = {**manifest.structures, **structures_json(variants)}
+    """Seals the rows that changed sides; `rejudged` counts them. `anew`: whatever a receipt says.
+
+    The summary's manifest is one all of whose rows were judged.
+    """
     judging = judge_stored.with_options(refresh_cache=True) if anew else judge_stored
-    sealed = {"version": manifest.version, "sha256": manifest.sha256}
-    return await _seal(manifest, await result(judging, sealed, structures, recipe), recipe, variants)
+    summary = Summary(recipe.dataset, manifest.version)
+    while True:
+        listener().stage(f"judging {manifest.counts['good_rows'] + manifest.counts['quarantined_rows']} stored rows")
+        # Rows of a variant that the recipe no longer has: by the structure they were sealed with.
+        structures = {**manifest.structures, **structures_json(variants)}
+        sealed = {"version": manifest.version, "sha256": manifest.sha256}
+        judged = await result(judging, sealed, structures, recipe)
+        newest, met = await _seal(manifest, judged, recipe, variants, summary)
+        if met == manifest.version:
+            return summary
+        # Another run sealed meanwhile, perhaps by other rules. It ends: whoever wins a race judges no more.
+        manifest = newest
 
 
 def _key(parameters: dict[str, Any]) -> object:
@@ -94,17 +104,17 @@ def _judge(version: int, structures: dict[str, Any], recipe: Recipe) -> Receipt:
     }
 
 
-async def _seal(manifest: Manifest, judged: Receipt, recipe: Recipe, variants: Variants) -> Summary:
+async def _seal(
+    manifest: Manifest, judged: Receipt, recipe: Recipe, variants: Variants, summary: Summary
+) -> tuple[Manifest, int]:
+    """The newest manifest, and the version that the judged rows met; `summary` takes the numbers in."""
     storage = workspace().storage
     kept, held = await in_thread(row_counts, storage, manifest)
-    rows = Counter(planned=kept + held, kept=kept, held=held, rejudged=judged["to_good"] + judged["to_bad"])
-    summary = Summary(
-        recipe.dataset,
-        manifest.version,
-        rows=rows,
-        attempts=manifest.counts.get("attempts", {}),
-        rejudged_bad=judged["to_bad"],
-    )
+    rows = summary.rows
+    rows["planned"], rows["kept"], rows["held"] = kept + held, kept, held
+    rows["rejudged"] += judged["to_good"] + judged["to_bad"]
+    summary.manifest, summary.attempts = manifest.version, manifest.counts.get("attempts", {})
+    summary.rejudged_bad += judged["to_bad"]
 
     def counts(tally: Tally) -> dict[str, Any]:
         rows["kept"], rows["held"] = tally.good_rows, tally.held
@@ -113,36 +123,38 @@ async def _seal(manifest: Manifest, judged: Receipt, recipe: Recipe, variants: V
         return summary.to_manifest()
 
     good, bad = ([ObjectRef.model_validate(ref) for ref in judged[side]] for side in ("good", "bad"))
-    if good or bad:
-        sealed = await commit(
-            Change(
-                good=good,
-                bad=bad,
-                dropped=await in_thread(moved_requests, storage, good, bad),
-                rejected=manifest.rejected,
-                **_as_sealed(manifest, recipe, variants),
-                counts=counts,
-                failed=manifest.failed,
-            )
+    if not (good or bad):
+        return manifest, manifest.version
+    sealed = await commit(
+        Change(
+            good=good,
+            bad=bad,
+            dropped=await in_thread(moved_requests, storage, good, bad),
+            judged=manifest.version,
+            inherited=lambda parent: _as_sealed(parent, recipe, variants),
+            structures=structures_json(variants),
+            counts=counts,
         )
-        summary.manifest, summary.sealed = sealed.manifest.version, sealed.sealed
-        summary.drift = sealed_report(sealed)
-    return summary
+    )
+    summary.manifest, summary.sealed = sealed.manifest.version, summary.sealed or sealed.sealed
+    summary.drift = sealed_report(sealed) or summary.drift
+    return sealed.manifest, sealed.met
 
 
-def _as_sealed(manifest: Manifest, recipe: Recipe, variants: Variants) -> dict[str, Any]:
-    """The fields of a Change that say how rows were made: as they are, but for the rules.
+def _as_sealed(parent: Manifest, recipe: Recipe, variants: Variants) -> dict[str, Any]:
+    """The fields of a Change that are as the parent has them, but for the rules.
 
     Whatever else the recipe changes has had no effect on any row yet, and the next plan is to say so.
     """
     made = next(iter(variants.values())).provenance
     return {
-        "recipe": _with_rules(manifest.recipe, recipe),
-        "identity": manifest.identity,
-        "structures": structures_json(variants),
+        "rejected": parent.rejected,
+        "recipe": _with_rules(parent.recipe, recipe),
+        "identity": parent.identity,
         "provenance": provenance(
-            {name: manifest.provenance.get(name, made[name]) for name in made}, manifest.provenance["servers"]
+            {name: parent.provenance.get(name, made[name]) for name in made}, parent.provenance["servers"]
         ),
+        "failed": parent.failed,
     }
 
 

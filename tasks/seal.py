@@ -16,7 +16,7 @@ from draftmill.dataset.manifest import ObjectRef, newest
 from draftmill.dataset.plan import SUCCESSION
 from draftmill.dataset.recount import Planned
 from draftmill.dataset.seal import Change, Sealed
-from draftmill.dataset.stored import REQUESTS
+from draftmill.dataset.stored import REQUESTS, listed_table
 from draftmill.identity import row_identity
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
@@ -30,8 +30,16 @@ from tasks.chunks import RunOutcome
 from tasks.receipts import Receipt
 
 
-async def seal(plan: Receipt, gate: Receipt, outcome: RunOutcome, recipe: Recipe, variants: Variants) -> Summary:
-    """The run's numbers, sealed. A run that brings nothing makes no manifest."""
+async def seal(
+    plan: Receipt,
+    gate: Receipt,
+    outcome: RunOutcome,
+    recipe: Recipe,
+    variants: Variants,
+    *,
+    judged: int | None = None,
+) -> Summary:
+    """The run's numbers, sealed. A run that brings nothing makes no manifest. `judged`: as in Change."""
     summary = run_summary(plan, outcome, recipe)
     check_closed(summary)
     uploads = [chunk.uploaded for chunk in outcome.chunks if chunk.uploaded]
@@ -42,6 +50,7 @@ async def seal(plan: Receipt, gate: Receipt, outcome: RunOutcome, recipe: Recipe
         dropped=await in_thread(_planned_table, plan["dropped"], REQUESTS),
         succession=await in_thread(_planned_table, plan["succession"], SUCCESSION),
         planned=Planned(plan["manifest"], plan["slices"], [chunk["rows"]["path"] for chunk in plan["chunks"]]),
+        judged=judged,
         **await in_thread(_made_now, recipe, variants, gate),
         counts=lambda tally: final_summary(summary, tally).to_manifest(),
         failed=[row for chunk in outcome.chunks if chunk.generated for row in chunk.generated["failures"]],
@@ -111,7 +120,7 @@ def run_summary(plan: Receipt, outcome: RunOutcome, recipe: Recipe) -> Summary:
 
 def _planned_table(ref: dict[str, Any] | None, schema: pa.Schema) -> pa.Table:
     """What the plan refers to; empty where it has nothing of the kind."""
-    return workspace().storage.read_table(ref["path"], schema.names) if ref else schema.empty_table()
+    return listed_table(workspace().storage, ref["path"], schema.names) if ref else schema.empty_table()
 
 
 def _objects(uploads: list[Receipt], name: str) -> list[ObjectRef]:

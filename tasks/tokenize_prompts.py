@@ -119,7 +119,7 @@ def _key(parameters: dict[str, Any]) -> object:
 @stage(
     name="tokenize",
     run_name="tokenize slice {part[number]} of {part[total]}",
-    version=2,
+    version=3,
     key=_key,
     gives={"rows", "rejected", "special_text"},
 )

@@ -128,7 +128,7 @@ def test_a_wrong_value_is_named_with_its_key_and_what_was_expected(key, value, e
     ("key", "value", "words"),
     [
         ("sampling.max_new_tokens", 2048, "less than model.context_length"),
-        ("prompts.format", "nope", "known: jsonl"),
+        ("prompts.format", "nope", "known: csv"),
         ("sampling", {"temperature": 0, "top_p": 1, "max_new_tokens": 8, "samples": 2}, "the same answer again"),
     ],
 )

@@ -22,14 +22,14 @@ from draftmill.dataset.manifest import newest
 from draftmill.dataset.plan import SUCCESSION, chunk_rows_auto, chunks, make_plan
 from draftmill.dataset.plan_turns import ancestors, earlier_turns, newest_good, parts_of, roots
 from draftmill.dataset.priors import PRIORS
-from draftmill.dataset.schema import ROW
+from draftmill.dataset.schema import REJECTED, ROW
 from draftmill.dataset.storage import Storage
 from draftmill.dataset.stored import REQUESTS
 from draftmill.generation.continuing import slice_of
 from draftmill.recipe import Recipe
 from draftmill.records import HistoryMode, Reason
 
-NUMBERS = ("kept", "held", "carried", "superseded", "resumed", "to_ask")
+NUMBERS = ("kept", "held", "carried", "spared", "superseded", "resumed", "to_ask")
 """What the JSON has of a Plan as it is."""
 
 
@@ -41,15 +41,16 @@ def plan_run(
     `rows`, `rejected`: paths of the rendered slices' ROW tables and of REJECTED
     tables. `{chunks: [{number, total, rows: reference, num_rows, resumed, parts, priors, ancestors, turns}],
     rejected: reference or None, num_rejected, rejected_reasons, dropped, succession: reference or None, manifest,
-    slices, planned, kept, held, held_reasons, carried, superseded, removed: {kept, dropped}, resumed, to_ask, kinds,
-    to_send}`. `priors`, `ancestors`, `dropped`, `succession`: references to a PRIORS, an ANCESTORS, a REQUESTS, a
-    SUCCESSION table. `turns`: whether rows of it are of conversations with several turns. `slices`: `rows`.
-    `removed`: good rows whose prompt is gone. `kinds`: the missing rows by `plan.Kind`. `to_send`: requests, where a
-    row may have several turns to ask.
+    slices, planned, kept, held, held_reasons, carried, spared, superseded, removed: {kept, dropped}, resumed, to_ask,
+    kinds, to_send}`. `priors`, `ancestors`, `dropped`, `succession`: references to a PRIORS, an ANCESTORS, a REQUESTS,
+    a SUCCESSION table. `turns`: whether rows of it are of conversations with several turns. `slices`: `rows`.
+    `removed`: good rows whose prompt is gone; `spared`: those whose prompt is there, rejected or with fewer samples.
+    `kinds`: the missing rows by `plan.Kind`. `to_send`: requests, where a row may have several turns to ask.
     """
     manifest = newest(storage)
     known = read_known(storage, manifest, rows)
     planned, stored, generated = known.planned, known.stored, known.generated
+    refused = pa.concat_tables([REJECTED.empty_table(), *(storage.read_table(path) for path in rejected)])
     plan = make_plan(
         planned,
         stored,
@@ -57,9 +58,9 @@ def plan_run(
         removed=recipe.removed,
         again=again,
         continuing=slice_of(recipe) is not None,
+        rejected=pc.list_flatten(refused["prompt_keys"]).combine_chunks(),
     )
-    duplicates = duplicate_rejections(storage, rows, plan.duplicates)
-    rejections = pa.concat_tables([*(storage.read_table(path) for path in rejected), duplicates])
+    rejections = pa.concat_tables([refused, duplicate_rejections(storage, rows, plan.duplicates)])
     chunk_rows = chunk_rows_auto(plan.missing.num_rows) if recipe.chunk_rows == "auto" else recipe.chunk_rows
     parts = chunks(plan.missing, chunk_rows, roots(planned))
     turns = _Turns(planned, plan.missing, stored, generated)

@@ -35,9 +35,8 @@ from draftmill.dataset.rows_digest import RowsDigest
 from draftmill.dataset.schema import QUARANTINE, SHARD
 from draftmill.dataset.status import existing
 from draftmill.dataset.storage import ROW_GROUP_ROWS, Storage
-from draftmill.dataset.stored import missing_object
+from draftmill.dataset.stored import not_as_listed, sound_bytes
 from draftmill.errors import DatasetError
-from draftmill.identity import sha256
 from draftmill.progress import listener
 
 TARGET_BYTES = 128 << 20
@@ -172,7 +171,7 @@ def _row_groups(storage: Storage, refs: Sequence[DataRef], schema: pa.Schema) ->
     """The objects' rows in tables of ROW_GROUP_ROWS, the last one smaller."""
     waiting = schema.empty_table()
     for ref in refs:
-        for table in _tables(_sound_bytes(storage, ref)):
+        for table in _tables(sound_bytes(storage, ref)):
             waiting = pa.concat_tables([waiting, _of_schema(table, schema, ref)])
             while waiting.num_rows >= ROW_GROUP_ROWS:
                 yield waiting.slice(0, ROW_GROUP_ROWS).combine_chunks()
@@ -189,24 +188,5 @@ def _tables(data: bytes) -> Iterator[pa.Table]:
 
 def _of_schema(table: pa.Table, schema: pa.Schema, ref: DataRef) -> pa.Table:
     if not table.schema.equals(schema):
-        raise _not_as_listed(ref, f"columns {', '.join(table.column_names)}", "the format's columns and types")
+        raise not_as_listed(ref.path, f"columns {', '.join(table.column_names)}", "the format's columns and types")
     return table
-
-
-def _sound_bytes(storage: Storage, ref: DataRef) -> bytes:
-    try:
-        data = storage.read(ref.path)
-    except FileNotFoundError:
-        raise missing_object(ref.path) from None
-    if (found := sha256(data)) != ref.sha256:
-        raise _not_as_listed(ref, f"SHA-256 {found}", f"SHA-256 {ref.sha256}")
-    return data
-
-
-def _not_as_listed(ref: DataRef, value: str, expected: str) -> DatasetError:
-    return DatasetError(
-        f"{ref.path} is not what the manifest lists",
-        value=value,
-        expected=expected,
-        remedy="run `draftmill verify` and restore the file from a copy; nothing was sealed",
-    )

@@ -2,7 +2,8 @@
 
 A part in `completions/` is a Parquet object of whole completions, as they came
 in. Parts are looked up by (row_key, attempt), never by chunk or by run; of two
-completions for one request the first wins (parts in sorted order).
+completions for one request the first wins (parts in sorted order). One that `gc`
+takes between listing and reading had no row that is waited for: it is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 
 from draftmill.dataset import stored
 from draftmill.dataset.journal import Journal, Key
-from draftmill.dataset.scan import tables
+from draftmill.dataset.scan import tables_there
 from draftmill.dataset.schema import COMPLETION, FORMAT, completions_table, table_completions
 from draftmill.dataset.storage import Storage
 from draftmill.errors import DatasetError
@@ -58,7 +59,8 @@ def unfinished(storage: Storage, consumed: Collection[str]) -> pa.Table:
     """The requests answered in parts that no manifest has consumed: row_key, attempt, part. Reads the keys only.
 
     An earlier turn of a row counts as that row's first attempt: once the row is sealed in any attempt it waits for
-    nothing, and is only there to be gone on from.
+    nothing, and is only there to be gone on from. Its own attempt says nothing of the row's: a turn that was cut is
+    asked anew under a row that never was.
     """
     skip = frozenset(consumed)
     parts = [part for part in storage.list(FOLDER) if part not in skip]
@@ -100,13 +102,12 @@ def read_completions(
 
 
 def _of_parts(storage: Storage, parts: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """The schema's columns of these parts, the last of them the part's own path."""
-
+    """The schema's columns of these parts, as far as they are there; the last of them the part's own path."""
     names = schema.names[:-1]
     # Columns that are not there are left out: the newest one tells a part of an older format.
     wanted = pa.schema([COMPLETION.field(name) for name in (*names, NEWEST_COLUMN)])
     found = [schema.empty_table()]
-    for part, table in zip(parts, tables(storage, parts, wanted), strict=True):
+    for part, table in tables_there(storage, parts, wanted):
         if table.column_names != wanted.names:
             raise _other_format(part)
         name = pa.repeat(part, table.num_rows).dictionary_encode()

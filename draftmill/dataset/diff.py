@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from draftmill.dataset.manifest import Manifest, read_manifest, versions
 from draftmill.dataset.numbers import numbered
+from draftmill.dataset.status import existing
 from draftmill.dataset.storage import Storage
 from draftmill.dataset.stored import listed_table, stored_keys
 from draftmill.errors import DatasetError, RecipeError
@@ -54,14 +55,22 @@ class RowsChanged:
 
 def pair(storage: Storage, old: int | None, new: int | None) -> tuple[Manifest, Manifest]:
     """The two versions to compare: those named, else the newest and the one before it. Raises RecipeError."""
+    existing(storage)
     known = versions(storage)
-    after = new if new is not None else (known[-1] if known else 0)
+    if len(known) == 1:
+        raise RecipeError(
+            "there is only one manifest, and nothing to compare it with",
+            value=f"manifest {known[0]} of {storage.url}",
+            expected="two manifests",
+            remedy="see it with `draftmill status`; the next run that changes the dataset makes the second",
+        )
+    after = new if new is not None else known[-1]
     before = old if old is not None else after - 1
     if not {before, after} <= set(known) or before == after:
         raise RecipeError(
             "there are no two such manifests to compare",
             value=f"manifests {before} and {after}",
-            expected=f"two of the {len(known)} there are" + (f": {known[0]} to {known[-1]}" if known else ""),
+            expected=f"two of the {len(known)} there are: {known[0]} to {known[-1]}",
             remedy="name others; a dataset has as many as runs that changed it",
         )
     return read_manifest(storage, before), read_manifest(storage, after)

@@ -26,6 +26,7 @@ def duplicate_rejections(storage: Storage, slices: Sequence[str], duplicates: Ma
     columns = {name: again[name] for name in PLACE.names}
     columns["reason"] = pa.repeat(Reason.DUPLICATE.value, len(pairs))
     columns["detail"] = _words(first)
+    columns["prompt_keys"] = pa.nulls(len(pairs), REJECTED.field("prompt_keys").type)
     return pa.table({name: columns[name] for name in REJECTED.names}, schema=REJECTED)
 
 

@@ -10,9 +10,11 @@ by age, unless a young part shows that a run is going on. Of files: what a kille
 writer left behind under a temporary name.
 
 Promises: a manifest is never removed, nor anything the newest lists; that is
-read again right before each batch of removals. What is not draftmill's by its
-place and name stays. A run that loses an object all the same ends with an error
-that names it and is run again: objects are looked at just before a commit.
+read again right before each batch of removals, and each object's time right
+before its own: what a run takes up again becomes young first (`objects.FRESH`).
+What is not draftmill's by its place and name stays. A run that loses an object
+all the same ends with an error that names it and is run again: objects are
+looked at just before a commit.
 """
 
 from __future__ import annotations
@@ -58,10 +60,12 @@ REMOVALS_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """`entries`: what may go, by path. `kept`: the versions whose objects stay, newest first."""
+    """`entries`: what may go, by path. `kept`: the versions whose objects stay, newest first. `since`: what has a later
+    time is young."""
 
     entries: list[Entry]
     kept: list[int]
+    since: datetime
 
     @property
     def folders(self) -> dict[str, dict[str, int]]:
@@ -89,21 +93,22 @@ def garbage(storage: Storage, *, now: datetime, keep: int = KEEP, grace: timedel
     needs is damaged."""
     # Listed before the manifests are read: an object sealed in between is then in one of them.
     entries = {entry.path: entry for entry in storage.entries("", hidden=True)}
-    recent = list(_recent(storage, entries, keep=keep, since=now - grace))
+    since = now - grace
+    recent = list(_recent(storage, entries, keep=keep, since=since))
     listed = set.union(*map(_listed, recent))
     consumed = set.intersection(*(set(manifest.consumed) for manifest in recent))
-    old = [entry for entry in entries.values() if entry.modified < now - grace]
+    old = [entry for entry in entries.values() if entry.modified < since]
     sealed = set(recent[0].consumed)
     running = any(
-        _folder(entry.path) == completions.FOLDER and entry.path not in sealed and entry.modified >= now - grace
+        _folder(entry.path) == completions.FOLDER and entry.path not in sealed and entry.modified >= since
         for entry in entries.values()
     )
     found = [entry for entry in old if _may_go(entry.path, listed=listed, consumed=consumed, running=running)]
-    return Garbage(sorted(found, key=lambda entry: entry.path), [manifest.version for manifest in recent])
+    return Garbage(sorted(found, key=lambda entry: entry.path), [manifest.version for manifest in recent], since)
 
 
 def remove(storage: Storage, found: Garbage) -> Garbage:
-    """Removes it, but for what the newest manifest lists by now; what was removed.
+    """Removes it, but for what the newest manifest lists by now and what is young by now; what was removed.
 
     Raises DatasetError; what was removed until then is removed, and the rest is found again.
     """
@@ -113,10 +118,21 @@ def remove(storage: Storage, found: Garbage) -> Garbage:
             listener().wait(f"removing; {start:,} of {len(found.entries):,} objects are gone")
             needed = _listed(existing(storage))
             batch = [entry for entry in found.entries[start : start + BATCH] if entry.path not in needed]
-            list(pool.map(storage.remove, [entry.path for entry in batch]))
-            removed += batch
+            went = pool.map(lambda entry: _remove(storage, entry.path, found.since), batch)
+            removed += [entry for entry, is_gone in zip(batch, went, strict=True) if is_gone]
     _check_nothing_lost(existing(storage), removed)
-    return Garbage(removed, found.kept)
+    return Garbage(removed, found.kept, found.since)
+
+
+def _remove(storage: Storage, path: str, since: datetime) -> bool:
+    """Whether it is gone: not when it is young by now."""
+    try:
+        if storage.entry(path).modified >= since:
+            return False
+    except FileNotFoundError:
+        return True
+    storage.remove(path)
+    return True
 
 
 def _check_nothing_lost(manifest: Manifest, removed: Collection[Entry]) -> None:
@@ -127,7 +143,8 @@ def _check_nothing_lost(manifest: Manifest, removed: Collection[Entry]) -> None:
             f"manifest {manifest.version}, sealed meanwhile, lists {len(lost)} objects that were just removed",
             value=lost[0],
             expected="no run that takes up old objects while they are removed",
-            remedy=f"restore them from a copy, or remove {manifest.path} and run again: its new rows are asked anew",
+            remedy=f"restore them from a copy; without one, and while it is the newest, move {manifest.path} away and "
+            "run again: what the version before lacks comes back from completions/ or is asked anew",
         )
 
 

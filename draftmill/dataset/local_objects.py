@@ -33,7 +33,7 @@ class LocalObjects:
 
     def create(self, path: str, data: bytes) -> Outcome:
         target = self._root / path
-        with _translated():
+        with _writing():
             if target.exists():
                 return Outcome.EXISTS
             with _temporary(target, data) as temporary:
@@ -46,7 +46,7 @@ class LocalObjects:
 
     def replace(self, path: str, data: bytes) -> None:
         target = self._root / path
-        with _translated(), _temporary(target, data) as temporary:
+        with _writing(), _temporary(target, data) as temporary:
             os.replace(temporary, target)
             _sync_folder(target.parent)
 
@@ -54,9 +54,9 @@ class LocalObjects:
         with _translated():
             return (self._root / path).read_bytes()
 
-    def size(self, path: str) -> int:
+    def entry(self, path: str) -> Entry:
         with _translated():
-            return (self._root / path).stat().st_size
+            return self._entry(self._root / path)
 
     def entries(self, folder: str) -> list[Entry]:
         found = []
@@ -65,11 +65,9 @@ class LocalObjects:
                 for name in names:
                     path = Path(above, name)
                     try:
-                        stat = path.stat()
+                        found.append(self._entry(path))
                     except FileNotFoundError:  # removed meanwhile, as temporary files are
                         continue
-                    modified = datetime.fromtimestamp(stat.st_mtime, UTC)
-                    found.append(Entry(path.relative_to(self._root).as_posix(), stat.st_size, modified))
         return found
 
     def remove(self, path: str) -> None:
@@ -81,6 +79,11 @@ class LocalObjects:
         with _translated(), (self._root / path).open("rb") as file:
             yield file
 
+    def _entry(self, path: Path) -> Entry:
+        stat = path.stat()
+        modified = datetime.fromtimestamp(stat.st_mtime, UTC)
+        return Entry(path.relative_to(self._root).as_posix(), stat.st_size, modified)
+
 
 @contextmanager
 def _translated() -> Iterator[None]:
@@ -89,12 +92,26 @@ def _translated() -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StorageFault(
-            "",
-            value=f"{type(error).__name__}: {error}",
-            expected="a disk with room, and the right to use it",
-            remedy="see to the disk, then run again: nothing that was finished is lost",
-        ) from error
+        raise _refused(error) from error
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """As `_translated`; to a writer a folder that is not there, and cannot be made, is no answer but a fault."""
+    try:
+        with _translated():
+            yield
+    except FileNotFoundError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: OSError) -> StorageFault:
+    return StorageFault(
+        "",
+        value=f"{type(error).__name__}: {error}",
+        expected="a disk with room, where folders can be made, and the right to use it",
+        remedy="see to the disk or correct the path, then run again: nothing that was finished is lost",
+    )
 
 
 @contextmanager
@@ -108,8 +125,6 @@ def _temporary(target: Path, data: bytes) -> Iterator[Path]:
             file.flush()
             os.fsync(file.fileno())
         yield temporary
-    except FileNotFoundError as error:
-        raise OSError(error.errno, f"{error} (the folder was removed meanwhile)") from error
     finally:
         temporary.unlink(missing_ok=True)
 

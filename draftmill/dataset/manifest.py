@@ -29,6 +29,18 @@ FOLDER = "manifests"
 MAX_FAILED = 100
 """Failed rows a manifest names; the rest are in its counts."""
 
+_MISSING = "name one that is there; one that was there once: restore the file from a copy"
+
+_OTHER_FORMAT = (
+    "the manifest is sound: do not remove it; use the draftmill that made it (its `provenance` says which), or begin a "
+    "new dataset"
+)
+
+_DAMAGED = (
+    "restore the file from a copy; without one, and only if it is the newest, move it away and run again: what the "
+    "version before it lacks comes back from completions/ or is asked anew"
+)
+
 
 class Parent(BaseModel):
     """The manifest this one was built on."""
@@ -45,7 +57,9 @@ class Manifest(BaseModel):
     `shards` and `quarantine` say of each row which version brought it (`origin`).
     `consumed`: parts in completions/ whose rows have all been sealed, in this
     manifest or an earlier one; they may be removed, and as long as they are there
-    the plan can bring their rows back. `counts` always has good_rows and
+    the plan can bring their rows back. `judged_alike`: whether `recipe` and
+    `structures` have the rules that all rows were judged by; not so where a run
+    sealed on top of another's rows that had other rules. `counts` always has good_rows and
     quarantined_rows. `structures`, `identity`: by variant, also of variants that
     only older rows have. `statistics`: of the rows that came with this manifest, or
     the parent's when none did. `failed`: rows without a completion (row_key,
@@ -66,6 +80,7 @@ class Manifest(BaseModel):
     recipe: dict[str, Any]
     identity: dict[str, Any]
     structures: dict[str, dict[str, Any]]
+    judged_alike: bool = True
     provenance: dict[str, Any]
     counts: dict[str, Any]
     statistics: Statistics | None = None
@@ -130,13 +145,13 @@ def read_manifest(storage: Storage, version: int) -> Manifest:
         hash_found = _self_hash(data)
     except FileNotFoundError:
         known = ", ".join(str(v) for v in versions(storage)[-10:]) or "none"
-        raise _damaged(path, "there is no such manifest", f"version {version}", f"one of: {known}") from None
+        raise _refused(path, "there is no such manifest", f"version {version}", f"one of: {known}", _MISSING) from None
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, no stable JSON
         raise _damaged(path, "not JSON", error, "the manifest as it was sealed") from None
     if not isinstance(data, dict) or data.get("sha256") != hash_found:
         raise _damaged(path, "changed after it was sealed", f"content of SHA-256 {hash_found}", "its sha256 field")
     if data.get("format") != FORMAT:
-        raise _damaged(path, "of another format", data.get("format"), f"format {FORMAT}")
+        raise _refused(path, "of another format", data.get("format"), f"format {FORMAT}", _OTHER_FORMAT)
     try:
         manifest = Manifest.model_validate(data)
     except ValidationError as error:
@@ -153,9 +168,8 @@ def _self_hash(data: Any) -> str:
 
 
 def _damaged(path: str, how: str, value: object, expected: str) -> DatasetError:
-    return DatasetError(
-        f"{path}: {how}",
-        value=value,
-        expected=expected,
-        remedy="restore the file from a copy; removing it makes the version before it the newest",
-    )
+    return _refused(path, how, value, expected, _DAMAGED)
+
+
+def _refused(path: str, how: str, value: object, expected: str, remedy: str) -> DatasetError:
+    return DatasetError(f"{path}: {how}", value=value, expected=expected, remedy=remedy)

@@ -1,6 +1,8 @@
 """Which rows stand when new rows meet sealed ones. Pure, on keys.
 
 - A request (row_key, attempt) that is sealed already stays as sealed; ours leaves.
+- A row judged anew, that is one which the change drops and brings again, takes the
+  sealed one's place; where another run has removed that one meanwhile it leaves too.
 - Per row_key: of good attempts the newest stays; of all attempts a bad one stays
   only while it is the newest. So a good row outlives a newer bad attempt, which
   stands beside it in quarantine.
@@ -36,6 +38,7 @@ class Fate(StrEnum):
 
     STAYS = "stays"
     DROPPED = "dropped"
+    GONE = "gone"
     SEALED_BEFORE = "sealed_before"
     SUPERSEDED = "superseded"
     REPLACED = "replaced"
@@ -91,6 +94,7 @@ def merge(sealed: pa.Table, new: pa.Table, *, dropped: pa.Table, succession: pa.
     rows["fate"] = pd.Categorical.from_codes(np.zeros(len(rows), np.int8), pd.Index([fate.value for fate in Fate]))
     named = rows["request"].isin(_requests(dropped_keys, dropped["attempt"].to_numpy()))
     rows.loc[named & ~rows["new"], "fate"] = Fate.DROPPED.value
+    _mark(rows, named & rows["new"] & ~rows["request"].isin(rows.loc[~rows["new"], "request"]), Fate.GONE)
     moved = int((rows["new"] & rows["request"].isin(rows.loc[rows["fate"] == Fate.DROPPED, "request"])).sum())
     _mark(rows, _staying(rows)["request"].duplicated(), Fate.SEALED_BEFORE)
     _mark(rows, _replaced(_staying(rows)), Fate.REPLACED)

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import BinaryIO, Protocol
 
 from pydantic import BaseModel, ConfigDict
+
+FRESH = timedelta(hours=6)
+"""How old an object may be that a run takes up as it is: an older one gets today's time first. The rest of `gc`'s grace
+time is the run's to seal in."""
 
 
 class Outcome(Enum):
@@ -42,6 +46,10 @@ class Entry:
     path: str
     bytes: int
     modified: datetime
+
+    def is_fresh(self, now: datetime) -> bool:
+        """Whether `gc` leaves it alone for long enough (FRESH). `now`: UTC."""
+        return now - self.modified < FRESH
 
 
 class StorageFault(Exception):
@@ -87,7 +95,7 @@ class Objects(Protocol):
     def create(self, path: str, data: bytes) -> Outcome: ...
     def replace(self, path: str, data: bytes) -> None: ...
     def read(self, path: str) -> bytes: ...
-    def size(self, path: str) -> int: ...
+    def entry(self, path: str) -> Entry: ...
     def entries(self, folder: str) -> list[Entry]:
         """Every object under a folder ("" = all), hidden ones too, in any order; [] when there is none."""
 

@@ -24,7 +24,11 @@ OUTAGE_S = 600.0
 person to see to, and costs nothing: rows stay in the journal."""
 
 START_S = 20.0
-"""Seconds the very first requests wait for any answer: before anything has worked, a silent endpoint is a typo."""
+"""Seconds the very first requests wait for any answer: before anything has worked, a silent endpoint is a typo.
+One request that is under way then is waited for: a second or two, of a server that hangs."""
+
+SILENT_S = 3.0
+"""Seconds without an answer until a person is told what is waited for, where the first requests are."""
 
 FIRST_PAUSE_S = 0.25
 """The pause after a first fault, doubled with each: a connection reset is over at once."""
@@ -78,28 +82,51 @@ class Patience:
     def persist(self, request: Callable[[], T], *, silence_s: float | None = None) -> T:
         """The request's answer. Raises StorageFault: at once when it is not transient, else when patience is over.
 
-        `silence_s`: for a server that does not answer at all; by default as for one that asks to come back later.
+        `silence_s`: for a server that does not answer at all, from the first request's start, and said soon; by
+        default as for one that asks to come back later, from the first fault.
         """
-        faults, first_s = 0, 0.0
+        if silence_s is None:
+            return self._persist(request, None)
+        saying = threading.Timer(SILENT_S, self._say_silent, [silence_s])
+        saying.daemon = True
+        saying.start()
+        try:
+            return self._persist(request, silence_s)
+        finally:
+            saying.cancel()
+
+    def _persist(self, request: Callable[[], T], silence_s: float | None) -> T:
+        faults, started_s = 0, self._clock()
+        first_s = started_s
         while True:
             try:
                 answer = request()
             except StorageFault as fault:
                 now_s = self._clock()
-                limit_s = self._limit_s if silence_s is None or not fault.silent else silence_s
                 first_s = first_s if faults else now_s
                 faults += 1
-                if not fault.transient or self.stopped or now_s - first_s >= limit_s:
+                if silence_s is not None and fault.silent:
+                    limit_s, left_s = silence_s, silence_s - (now_s - started_s)
+                else:
+                    limit_s, left_s = self._limit_s, self._limit_s - (now_s - first_s)
+                if not fault.transient or self.stopped or left_s <= 0:
                     raise
                 if faults >= SAID_AFTER:
                     self._say_out(fault, first_s, limit_s)
-                self._sleep(pause_s(faults, self._dice()))
+                # Not beyond the end, and yet a pause.
+                self._sleep(min(pause_s(faults, self._dice()), max(left_s, FIRST_PAUSE_S)))
             except FileNotFoundError:  # an answer too
                 self._say_back(faults)
                 raise
             else:
                 self._say_back(faults)
                 return answer
+
+    def _say_silent(self, limit_s: float) -> None:
+        with self._lock:
+            if self._out_since_s is not None:  # said already, with the fault
+                return
+        self._told.stage(f"the object storage has not answered yet; waiting up to {_span(limit_s)}")
 
     def _say_out(self, fault: StorageFault, first_s: float, limit_s: float) -> None:
         with self._lock:

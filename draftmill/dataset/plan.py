@@ -8,7 +8,8 @@ A row cut by length below its present budget is asked again (attempt + 1), and
 so is a held row whose newest reason is named in `again`; what is stored stays
 until the new row is sealed. What any part of the dataset has, sealed once or
 not, is brought back rather than asked: sampling that goes back to what it was
-costs no request.
+costs no request, and an attempt that a run finished and did not seal is not lost,
+though the row's reason is no longer named. Stored rows that nothing plans: `fates`.
 
 With `continuing` a row is asked on from its ids so far rather than anew: its
 newest attempt, wherever that is; `continuing.taken_up`, which sees those ids, has
@@ -33,6 +34,7 @@ import pandas as pd
 import pyarrow as pa
 
 from draftmill.dataset import plan_turns
+from draftmill.dataset.fates import among, fates
 from draftmill.dataset.numbers import numbered
 from draftmill.dataset.stored import REQUESTS
 from draftmill.records import HistoryMode, Reason
@@ -65,7 +67,7 @@ class Kind(StrEnum):
     SAMPLES = "samples"  # it has the prompt in this variant, not this sample
     CHANGED = "changed"  # it has a row under another row_key in its slot
     LONGER = "longer"  # it was cut by length, at a smaller budget
-    AGAIN = "again"  # its reason is named in `again`
+    AGAIN = "again"  # its reason is named in `again`, or was, by a run that finished it and did not seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +76,12 @@ class Plan:
 
     `missing`: MISSING, in source order. `kinds`: its rows by kind. `duplicates`: planned
     index -> index of the first row of that row_key. `dropped`: REQUESTS, the rows to
-    leave out. `succession`: SUCCESSION. Numbers are rows: `carried` the good ones whose
-    prompt is gone or whose successor is held, `carried_bad` those in quarantine,
-    `superseded` stored ones that leave for their successor, now or once it is in,
-    `removed` the good ones whose prompt is gone, kept or dropped; `held_reasons` the
-    held ones that are in quarantine, by the reason that stands.
+    leave out. `succession`: SUCCESSION. Numbers are rows: `carried` the good ones that
+    stay though nothing plans them, or whose successor is held, `carried_bad` those in
+    quarantine, `superseded` stored ones that leave for their successor, now or once it
+    is in, `removed` the good ones whose prompt is gone, kept or dropped, `spared` those
+    whose prompt is there, rejected or with fewer samples; `held_reasons` the held ones
+    that are in quarantine, by the reason that stands.
     """
 
     missing: pa.Table
@@ -93,6 +96,7 @@ class Plan:
     carried_bad: int
     superseded: int
     removed: int
+    spared: int
     resumed: int
     to_ask: int
 
@@ -105,10 +109,12 @@ def make_plan(
     removed: Literal["keep", "drop"],
     again: frozenset[str] = frozenset(),
     continuing: bool = False,
+    rejected: pa.Array | None = None,
 ) -> Plan:
     """The plan for `planned` (ROW columns without ids), given STORED and GENERATED tables.
 
-    `continuing`: rows cut by length are asked on; their budget is the total one.
+    `continuing`: rows cut by length are asked on; their budget is the total one. `rejected`: the prompt_keys of
+    prompts that are in the source and cannot be sent.
     """
     rows, kept_rows, made = _frames(planned, stored, generated)
     first = pd.Series(rows.index, index=rows.index).groupby(rows["row_key"]).transform("first")
@@ -118,18 +124,21 @@ def make_plan(
     good = wanted["good"].eq(True)
     cut_short = wanted["goes_on"].eq(True) if continuing else wanted["finish_reason"].eq("length")
     longer = known & cut_short & (wanted["top_budget"] < wanted["max_new_tokens"])
-    ask_again = longer | (known & ~good & wanted["reason"].isin(list(again)))
+    finished = _finished(wanted) & ~longer
+    ask_again = longer | (known & ~good & (wanted["reason"].isin(list(again)) | finished))
     missing = _missing(wanted[~known | ask_again], stored["object"], continuing=continuing)
     blocked = _blocked(planned, wanted, missing, settled=good & wanted["finish_reason"].ne("length"))
     missing = missing[~missing["index"].isin(blocked)]
     ask_again &= ~wanted.index.isin(blocked)
     held = known & ~good & ~ask_again
     resumed = int(missing["resumed"].sum())
-    gone, successors = _fates(kept_rows, rows, planned["row_key"])
+    gone, spared, successors = fates(
+        kept_rows, rows, names=planned["row_key"], refused=among(stored["prompt_key"], rejected)
+    )
     coming = [wanted.loc[missing["index"], "row_key"], kept_rows.loc[kept_rows["good"], "row_key"]]
     followed = successors.notna()
     waiting = followed & kept_rows["good"] & ~rows["row_key"].reindex(successors).isin(pd.concat(coming)).to_numpy()
-    carried = kept_rows["good"][waiting | (gone & (removed == "keep"))]
+    carried = kept_rows["good"][waiting | spared | (gone & (removed == "keep"))]
     requests = stored.select(REQUESTS.names)
     return Plan(
         missing=pa.Table.from_pandas(missing, MISSING, preserve_index=False).replace_schema_metadata(None),
@@ -146,6 +155,7 @@ def make_plan(
         carried_bad=int((~carried).sum()),
         superseded=int(followed.sum() - waiting.sum()),
         removed=int((gone & kept_rows["good"]).sum()),
+        spared=int((spared & kept_rows["good"]).sum()),
         resumed=resumed,
         to_ask=len(missing) - resumed,
     )
@@ -231,15 +241,20 @@ def _newest(generated: pd.DataFrame) -> pd.DataFrame:
     return newest.add_prefix("newest_")
 
 
+def _finished(wanted: pd.DataFrame) -> pd.Series:
+    """Which rows have a completion beyond the attempts stored that is not cut at a smaller budget than theirs."""
+    cut_short = wanted["newest_finish_type"].eq("length")
+    cut_short &= wanted["newest_max_new_tokens"] < wanted["max_new_tokens"]
+    return (wanted["newest_attempt"].fillna(-1) > wanted["top_attempt"].fillna(-1)) & ~cut_short
+
+
 def _missing(wanted: pd.DataFrame, objects: pa.ChunkedArray, *, continuing: bool) -> pd.DataFrame:
     """The newest attempt beyond those stored is resumed, unless it was cut at a smaller budget: then the next.
 
     `objects`: of the stored rows, the object each lies in.
     """
-    cut_short = wanted["newest_finish_type"].eq("length")
-    cut_short &= wanted["newest_max_new_tokens"] < wanted["max_new_tokens"]
+    resumed = _finished(wanted)
     stored_attempt, newest_attempt = wanted["top_attempt"].fillna(-1), wanted["newest_attempt"].fillna(-1)
-    resumed = (newest_attempt > stored_attempt) & ~cut_short
     last = newest_attempt.where(newest_attempt > stored_attempt, stored_attempt).astype("int32")
     from_part = ~resumed & (newest_attempt > stored_attempt) & continuing
     from_stored = (newest_attempt <= stored_attempt) & wanted["goes_on"].eq(True) & continuing
@@ -266,17 +281,3 @@ def _kinds(missing: pd.DataFrame, stored: pd.DataFrame, *, known: pd.Series, lon
     new = ~is_known & ~changed & ~samples
     masks = (new, samples, changed, is_longer, is_known & ~is_longer)
     return {kind: int(mask.sum()) for kind, mask in zip(Kind, masks, strict=True)}
-
-
-def _fates(stored: pd.DataFrame, planned: pd.DataFrame, names: pa.ChunkedArray) -> tuple[pd.Series, pd.Series]:
-    """Per stored row: whether its prompt is gone; the index of the planned row of its slot, null for all that are
-    planned. `names`: the planned row_keys as text."""
-    unplanned = ~stored["row_key"].isin(planned["row_key"])
-    slots = planned.loc[planned["slot"].isin(stored.loc[unplanned, "slot"]), ["slot", "row_key"]]
-    slots = slots.drop_duplicates(["slot", "row_key"]).reset_index(names="successor")
-    # Of several row_keys in one slot (a template that reads the clock) any will do, but always the same.
-    tied = slots[slots["slot"].duplicated(keep=False)]
-    best = tied.assign(name=names.take(pa.array(tied["successor"], pa.int64())).to_pylist()).sort_values("name")
-    slots = pd.concat([best.drop(columns="name"), slots]).drop_duplicates("slot").set_index("slot")
-    successors = slots["successor"].reindex(stored["slot"]).set_axis(stored.index).where(unplanned)
-    return unplanned & successors.isna(), successors

@@ -18,8 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from draftmill.dataset.manifest import read_manifest
+from draftmill.dataset.scan import tables
+from draftmill.dataset.schema import ROW
 from draftmill.dataset.storage import Storage
 from draftmill.dataset.stored import stored_keys
+from draftmill.errors import DatasetError
 
 KEY = ["row_key"]
 
@@ -53,7 +56,10 @@ class Recount:
 
 
 def recount_planned(storage: Storage, planned: Planned, brought: pa.Table, after: pa.Table) -> Recount:
-    """`brought`: the change's rows; `after`: the rows that stand with it; both with row_key, attempt, good."""
+    """`brought`: the change's rows; `after`: the rows that stand with it; both with row_key, attempt, good.
+
+    Raises DatasetError when the plan's objects are gone: without them the run's numbers do not close.
+    """
     before = stored_keys(storage, read_manifest(storage, planned.manifest) if planned.manifest else None)
     return recount(
         _keys(storage, planned.slices),
@@ -83,8 +89,17 @@ def recount(keys: pa.Array, *, asked: pa.Array, brought: pa.Table, before: pa.Ta
 
 
 def _keys(storage: Storage, paths: Sequence[str]) -> pa.Array:
-    tables = [pa.table([pa.array([], pa.string())], names=KEY), *(storage.read_table(path, KEY) for path in paths)]
-    return pa.concat_tables(tables)["row_key"].combine_chunks()
+    schema = pa.schema([ROW.field(name) for name in KEY])
+    try:
+        return pa.concat_tables([schema.empty_table(), *tables(storage, paths, schema)])["row_key"].combine_chunks()
+    except FileNotFoundError as error:
+        raise DatasetError(
+            "another run sealed meanwhile, and the rows that this one planned are gone: they cannot be counted again",
+            value=error,
+            expected="the plan's objects in prompts/ until it is sealed",
+            remedy="run again: what was generated is kept, and comes back without a request; leave `gc --older-than` "
+            "above the length of a run",
+        ) from None
 
 
 def _newest_attempts(keys: pa.Array, rows: pa.Table) -> npt.NDArray[np.int64]:

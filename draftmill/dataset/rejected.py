@@ -1,4 +1,4 @@
-"""Rejected rows as an Arrow table: file, line, reason, words."""
+"""Rejected rows as an Arrow table: file, line, reason, words, and whose stored rows are not gone for that."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Facts about the exchange with the server (aborted, a wrong echo ...) are no
 rules: what was quarantined for them stays there. Everything else is judged from
-the ids, shard by shard.
+the ids, shard by shard, each checked against its hash: what changes sides is
+written anew.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from draftmill.dataset.manifest import Manifest, ObjectRef
 from draftmill.dataset.schema import QUARANTINE, SHARD
 from draftmill.dataset.storage import Storage
-from draftmill.dataset.stored import REQUESTS, listed_table, object_keys
+from draftmill.dataset.stored import REQUESTS, object_keys, sound_table
 from draftmill.records import OF_THE_EXCHANGE, Verdict
 
 JudgeTable = Callable[[pa.Table], Sequence[Verdict | None]]
@@ -39,12 +40,12 @@ class Rejudged:
 
 
 def rejudge(storage: Storage, manifest: Manifest, judge: JudgeTable) -> Rejudged:
-    """Judges every row of a manifest anew and stores those whose verdict is another now."""
+    """Judges every row of a manifest anew and stores those whose verdict is another now. Raises DatasetError."""
     good: list[ObjectRef] = []
     bad: list[ObjectRef] = []
     counts = {"good": 0, "bad": 0}
     for ref, was_good in [*((r, True) for r in manifest.shards), *((r, False) for r in manifest.quarantine)]:
-        table = listed_table(storage, ref.path)
+        table = sound_table(storage, ref)
         if not was_good:
             exchange = pc.is_in(table["reason"], pa.array(sorted(OF_THE_EXCHANGE), pa.string()))
             table = table.filter(pc.invert(exchange))

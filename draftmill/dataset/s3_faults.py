@@ -34,6 +34,9 @@ class Cause(Enum):
     WRONG_SECRET = "wrong secret"  # noqa: S105
     UNKNOWN_KEY = "unknown key"
     NO_CREDENTIALS = "no credentials"
+    HALF_CREDENTIALS = "half credentials"
+    NO_PROFILE = "no profile"
+    CONFIGURATION = "configuration"
     EXPIRED = "expired"
     CLOCK = "clock"
     DENIED = "denied"
@@ -47,7 +50,8 @@ class Cause(Enum):
 
 TRANSIENT = frozenset({Cause.BUSY, Cause.UNREACHABLE})
 
-_OF_CREDENTIALS = frozenset({Cause.WRONG_SECRET, Cause.UNKNOWN_KEY, Cause.NO_CREDENTIALS, Cause.EXPIRED})
+_UNQUOTED = frozenset({Cause.WRONG_SECRET, Cause.UNKNOWN_KEY, Cause.NO_CREDENTIALS, Cause.EXPIRED})
+"""Where the words of the server or the client may hold a key."""
 
 _BY_CODE = {
     "SignatureDoesNotMatch": Cause.WRONG_SECRET,
@@ -91,16 +95,10 @@ _BY_STATUS = {
 }
 
 _BY_TYPE: tuple[tuple[tuple[type[Exception], ...], Cause], ...] = (
-    (
-        (
-            boto.NoCredentialsError,
-            boto.PartialCredentialsError,
-            boto.CredentialRetrievalError,
-            boto.ProfileNotFound,
-            boto.NoAuthTokenError,
-        ),
-        Cause.NO_CREDENTIALS,
-    ),
+    ((boto.ProfileNotFound,), Cause.NO_PROFILE),
+    ((boto.PartialCredentialsError,), Cause.HALF_CREDENTIALS),
+    ((boto.ConfigParseError,), Cause.CONFIGURATION),
+    ((boto.NoCredentialsError, boto.CredentialRetrievalError, boto.NoAuthTokenError), Cause.NO_CREDENTIALS),
     ((boto.SSOError, boto.TokenRetrievalError), Cause.EXPIRED),
     ((boto.NoRegionError, boto.UnknownRegionError, boto.InvalidRegionError), Cause.REGION),
     ((boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError), Cause.UNREACHABLE),
@@ -108,16 +106,20 @@ _BY_TYPE: tuple[tuple[tuple[type[Exception], ...], Cause], ...] = (
     ((boto.HTTPClientError, boto.SSLError, boto.ConnectionError, ResponseParserError), Cause.UNREACHABLE),
     ((boto.IncompleteReadError, boto.ResponseStreamingError), Cause.UNREACHABLE),
     ((aiohttp.ClientError, ConnectionError, TimeoutError), Cause.UNREACHABLE),
-    # A bucket's name that none can have, a configuration file that is none.
+    # A bucket's name that none can have, settings that contradict each other.
     ((boto.BotoCoreError,), Cause.SETTINGS),
 )
 
+# In braces what `_details` knows of the error.
 _WHAT = {
     Cause.BUSY: "the object storage cannot serve requests now",
     Cause.UNREACHABLE: "the object storage does not answer",
     Cause.WRONG_SECRET: "the secret does not belong to the access key",
     Cause.UNKNOWN_KEY: "the storage does not know the access key",
     Cause.NO_CREDENTIALS: "no usable credentials were found",
+    Cause.HALF_CREDENTIALS: "half of the credentials is missing: {cred_var}",
+    Cause.NO_PROFILE: "profile {profile} is in no file",
+    Cause.CONFIGURATION: "{path} is no configuration of AWS clients",
     Cause.EXPIRED: "the session's token has expired or is not valid",
     Cause.CLOCK: "this machine's clock and the storage's are too far apart",
     Cause.DENIED: "no right to do so",
@@ -135,6 +137,10 @@ _EXPECTED = {
     Cause.WRONG_SECRET: "the secret of that access key, and the storage's own endpoint",
     Cause.UNKNOWN_KEY: "an access key of this storage",
     Cause.NO_CREDENTIALS: "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile (AWS_PROFILE), or the machine's role",
+    Cause.HALF_CREDENTIALS: "an access key and its secret, from the same place",
+    Cause.NO_PROFILE: "a profile of ~/.aws/config or ~/.aws/credentials, or of the files that AWS_CONFIG_FILE and "
+    "AWS_SHARED_CREDENTIALS_FILE name",
+    Cause.CONFIGURATION: "sections in brackets, and lines `key = value`",
     Cause.EXPIRED: "a valid session token",
     Cause.CLOCK: "clocks within 15 minutes",
     Cause.DENIED: "the rights to list the bucket, and to get, put and delete objects under the prefix",
@@ -153,6 +159,9 @@ _REMEDY = {
     Cause.WRONG_SECRET: "correct AWS_SECRET_ACCESS_KEY or the profile's aws_secret_access_key",
     Cause.UNKNOWN_KEY: "correct AWS_ACCESS_KEY_ID or the profile's aws_access_key_id; is the endpoint the right one?",
     Cause.NO_CREDENTIALS: "set them in the environment or in ~/.aws/credentials; never in a recipe",
+    Cause.HALF_CREDENTIALS: "set {cred_var}, or take its other half away",
+    Cause.NO_PROFILE: "correct AWS_PROFILE, or add [profile {profile}] to ~/.aws/config",
+    Cause.CONFIGURATION: "correct or remove {path}",
     Cause.EXPIRED: "get a new one (aws sso login, or your key service), then run again: what was finished is kept",
     Cause.CLOCK: "set this machine's clock",
     Cause.DENIED: "have the bucket's owner grant them, or use another profile; then run again: what was finished is "
@@ -176,10 +185,18 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Where requests go, and a look at the credentials: it takes a while, and only a person's faults need it."""
+    """Where requests go, and a look at the credentials: it takes a while, and only a person's faults need it.
 
-    endpoint: str
+    `url`: the endpoint as it is set, which may hold a password or a signature.
+    """
+
+    url: str
     credentials: Callable[[], Credentials]
+
+    @property
+    def endpoint(self) -> str:
+        """For people: without user, password and query."""
+        return _cut(self.url)[0]
 
 
 def cause_of(error: BaseException) -> Cause:
@@ -207,11 +224,12 @@ def unusable(error: ValueError, client: Client) -> StorageFault:
 
 
 def _fault(error: BaseException, cause: Cause, client: Client) -> StorageFault:
+    details = _details(error)
     return StorageFault(
-        _WHAT[cause],
+        _WHAT[cause].format_map(details),
         value=_seen(error, cause, client),
         expected=_EXPECTED[cause],
-        remedy=_REMEDY[cause],
+        remedy=_REMEDY[cause].format_map(details),
         transient=cause in TRANSIENT,
         silent=cause is Cause.UNREACHABLE,
         unsupported=cause is Cause.UNSUPPORTED,
@@ -240,9 +258,27 @@ def _seen(error: BaseException, cause: Cause, client: Client) -> str:
     if cause in TRANSIENT:
         return f"{seen}; endpoint {client.endpoint}"
     credentials = client.credentials()
-    if cause not in _OF_CREDENTIALS:
-        seen = f"{seen}: {_scrubbed(' '.join(str(error).split()), credentials.secrets)}"
+    if cause not in _UNQUOTED:
+        words = " ".join(str(error).split()).replace(client.url, client.endpoint)
+        seen = f"{seen}: {_scrubbed(words, [*_cut(client.url)[1], *credentials.secrets])}"
     return f"{seen}; endpoint {client.endpoint}, credentials from {credentials.source}"
+
+
+def _details(error: BaseException | None) -> dict[str, str]:
+    """Names, never values, that botocore's error has: the profile, the missing half, the file."""
+    while error is not None and not isinstance(error, BotoCoreError):
+        error = error.__cause__
+    known = getattr(error, "kwargs", {})
+    return {name: str(known.get(name)) for name in ("profile", "cred_var", "path")}
+
+
+def _cut(url: str) -> tuple[str, list[str]]:
+    """An endpoint without what may be secret, and that. By hand: it may be no URL at all."""
+    place, _, query = url.partition("?")
+    scheme, separator, rest = place.rpartition("://")
+    user, _, host = rest.rpartition("@")
+    # The longest first: it may contain the others.
+    return f"{scheme}{separator}{host}", [secret for secret in (user, *user.split(":"), query) if secret]
 
 
 def _scrubbed(words: str, secrets: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ again here: patience.py does that for all.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from typing import Any, BinaryIO
 import fsspec
 from botocore.exceptions import BotoCoreError
 from botocore.session import Session
+from fsspec.asyn import sync
 
 from draftmill.dataset.objects import Entry, Outcome, StorageFault
 from draftmill.dataset.s3_faults import Client, Credentials, fault, is_fault, is_taken, unusable
@@ -35,6 +37,9 @@ CONNECT_S = 5
 
 READ_S = 30
 """Seconds of silence until a request counts as lost; the largest put is stored in less."""
+
+FIRST_READ_S = 10
+"""The same for the first look, which lists one key: a server that hangs is known before a person gives up."""
 
 CONNECTIONS = 32
 """Connections at once: no thread that reads or writes waits for another's."""
@@ -65,18 +70,15 @@ class S3Objects:
 
     def check(self) -> None:
         try:
-            self._page(self._key(""), MaxKeys=1)
+            with self._translated():
+                sync(self._fs.loop, self._first_look)
         except ValueError as error:  # botocore's, of an endpoint that is no URL
             raise unusable(error, client_of(self._fs)) from None
 
     def create(self, path: str, data: bytes) -> Outcome:
         if not self.conditional:
             return self._look_and_put(path, data)
-        try:
-            self._put(path, data, IfNoneMatch="*")
-        except FileExistsError:
-            return Outcome.EXISTS
-        return Outcome.CREATED
+        return self._put(path, data, IfNoneMatch="*")
 
     def replace(self, path: str, data: bytes) -> None:
         self._put(path, data)
@@ -86,10 +88,11 @@ class S3Objects:
             # One request: several at once would need the size first.
             return bytes(self._fs.cat_file(f"{self._bucket}/{self._key(path)}", max_concurrency=1))
 
-    def size(self, path: str) -> int:
+    def entry(self, path: str) -> Entry:
         key = self._key(path)
         try:
-            return int(self._call("head_object", Key=key)["ContentLength"])
+            head = self._call("head_object", Key=key)
+            return Entry(path, int(head["ContentLength"]), head["LastModified"].astimezone(UTC))
         except FileNotFoundError:
             # An answer to HEAD has no body: whether the object is missing or the bucket, a listing tells.
             self._page(key, MaxKeys=1)
@@ -117,19 +120,26 @@ class S3Objects:
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
-        # No cache: pyarrow asks for whole ranges, and s3fs would fetch 50 MB around each.
-        with self._translated(), self._fs.open(f"{self._bucket}/{self._key(path)}", "rb", cache_type="none") as file:
+        name, size = f"{self._bucket}/{self._key(path)}", self.entry(path).bytes
+        # No cache: pyarrow asks for whole ranges, and s3fs would fetch 50 MB around each. The size is given: s3fs then
+        # does not insist on an ETag, which is another when equal bytes are put again in a bucket with keys of its own.
+        with self._translated(), self._fs.open(name, "rb", cache_type="none", size=size) as file:
             yield file
+
+    async def _first_look(self) -> None:
+        # Not part of the wait: a key service or a person's program may take its time to give out keys.
+        await self._fs.set_session()
+        listing = self._fs._call_s3("list_objects_v2", Bucket=self._bucket, Prefix=self._key(""), MaxKeys=1)
+        await asyncio.wait_for(listing, FIRST_READ_S)
 
     def _look_and_put(self, path: str, data: bytes) -> Outcome:
         try:
-            self.size(path)
+            self.entry(path)
         except FileNotFoundError:
-            self._put(path, data)
-            return Outcome.CREATED
+            return self._put(path, data)
         return Outcome.EXISTS
 
-    def _put(self, path: str, data: bytes, **condition: str) -> None:
+    def _put(self, path: str, data: bytes, **condition: str) -> Outcome:
         if len(data) > LARGEST_PUT:
             raise StorageFault(
                 "an object too large for one put",
@@ -137,7 +147,14 @@ class S3Objects:
                 expected=f"at most {LARGEST_PUT} bytes",
                 remedy="lower chunk_rows in the recipe",
             )
-        self._call("put_object", Key=self._key(path), Body=data, **condition)
+        with self._translated():
+            try:
+                self._fs.call_s3("put_object", Bucket=self._bucket, Key=self._key(path), Body=data, **condition)
+            except Exception as error:  # sorted by type in s3_faults.py
+                if not (condition and is_taken(error)):
+                    raise
+                return Outcome.EXISTS
+        return Outcome.CREATED
 
     def _page(self, prefix: str, **more: Any) -> Any:
         return self._call("list_objects_v2", Prefix=prefix, **more)
@@ -158,8 +175,6 @@ class S3Objects:
         try:
             yield
         except Exception as error:  # sorted by type in s3_faults.py; what is not the storage's goes on
-            if is_taken(error):
-                raise FileExistsError from None
             if not is_fault(error):
                 raise
             # Without the chain: its texts are the server's own, and may quote the key.
@@ -175,7 +190,8 @@ def region_settings() -> dict[str, str]:
 def client_of(fs: Any) -> Client:
     """What messages say of an s3fs file system."""
     made = fs._s3
-    endpoint = made.meta.endpoint_url if made is not None else os.environ.get("AWS_ENDPOINT_URL", "unknown")
+    variables = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+    endpoint = made.meta.endpoint_url if made is not None else next(filter(None, variables), "unknown")
     # What fsspec's own configuration may have given.
     given = [fs.key, fs.secret, fs.token]
     return Client(endpoint, lambda: _credentials(given))
@@ -191,5 +207,7 @@ def _credentials(given: list[str | None]) -> Credentials:
             secrets = [*given, *found.get_frozen_credentials()[:3]]
     except BotoCoreError as error:
         method = f"nowhere ({type(error).__name__})"
+    if method == "nowhere" and os.environ.get("AWS_SECRET_ACCESS_KEY"):
+        method = "nowhere: AWS_SECRET_ACCESS_KEY is set, AWS_ACCESS_KEY_ID is not"
     source = f"profile {profile}, {method}" if profile else method
     return Credentials(source, [secret for secret in secrets if secret])

@@ -40,17 +40,37 @@ def tables(storage: Storage, paths: Sequence[str], schema: pa.Schema) -> Generat
 
     Raises FileNotFoundError for an object that is gone; DatasetError when one cannot be read.
     """
-    under_way: deque[Future[pa.Table]] = deque()
+    for _, read in _read_ahead(storage, paths, schema):
+        yield read.result()
+
+
+def tables_there(
+    storage: Storage, paths: Sequence[str], schema: pa.Schema
+) -> Generator[tuple[str, pa.Table], None, None]:
+    """As `tables`, with the path of each; an object that is gone is left out."""
+    for path, read in _read_ahead(storage, paths, schema):
+        try:
+            table = read.result()
+        except FileNotFoundError:
+            continue
+        yield path, table
+
+
+def _read_ahead(
+    storage: Storage, paths: Sequence[str], schema: pa.Schema
+) -> Generator[tuple[str, Future[pa.Table]], None, None]:
+    """Each path with its read, in order, while later ones are under way."""
+    under_way: deque[tuple[str, Future[pa.Table]]] = deque()
     with ThreadPoolExecutor(OBJECTS_AT_ONCE) as pool:
         try:
             for path in paths:
-                under_way.append(pool.submit(_read, storage, path, schema))
+                under_way.append((path, pool.submit(_read, storage, path, schema)))
                 if len(under_way) > OBJECTS_AT_ONCE:
-                    yield under_way.popleft().result()
+                    yield under_way.popleft()
             while under_way:
-                yield under_way.popleft().result()
+                yield under_way.popleft()
         finally:
-            for waiting in under_way:
+            for _, waiting in under_way:
                 waiting.cancel()
 
 

@@ -50,6 +50,7 @@ REJECTED = pa.schema(
         ("line", pa.int64()),
         ("reason", pa.string()),
         ("detail", pa.string()),
+        ("prompt_keys", pa.list_(pa.string())),  # see records.Rejection
     ]
 )
 

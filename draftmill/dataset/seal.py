@@ -3,15 +3,20 @@
 `next_version` says how a version comes to be ours; here is what is in it. A lost
 race is merged onto the winner and tried as N + 2.
 
-Refuses: a manifest without rows; an object that is missing or has another
-size. Makes no manifest when the set of rows stays the same, so that sealing
-the same change twice is sealing it once.
+A version that has rows of two sets of rules says so (`judged_alike`), whichever
+of the two runs came second: the next one judges all rows again.
+
+Refuses: a manifest without rows; an object of the change that is not what was
+written; one of the parent that is missing or has another size. Makes no manifest
+when the set of rows stays the same, so that sealing the same change twice is
+sealing it once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,10 +32,14 @@ from draftmill.dataset.schema import FORMAT
 from draftmill.dataset.standing import put_standing, standing
 from draftmill.dataset.statistics import Statistics, statistics
 from draftmill.dataset.storage import Storage
-from draftmill.dataset.stored import REQUESTS, measured_rows, object_keys, stored_keys
+from draftmill.dataset.stored import REQUESTS, measured_rows, object_keys, sound_bytes, stored_keys
 from draftmill.dataset.tally import Tally as Tally
 from draftmill.dataset.tally import final_tally, tally_of
 from draftmill.errors import DatasetError
+from draftmill.judging.changed import changed_rules
+
+CHECKED_AT_ONCE = 4
+"""Objects of a change that are in memory at once to be hashed: a chunk's rows each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +49,10 @@ class Change:
     `rejected` replaces the parent's. `dropped`: REQUESTS, sealed rows that leave;
     new rows of the same key take their place. `succession`: as in Plan; without it
     nothing is superseded. `planned`: what the change was planned from, so that its
-    numbers can be counted again after a lost race. `counts`: a mapping, or a
-    function of the final numbers.
+    numbers can be counted again after a lost race. `judged`: the version whose rows
+    all were judged by this change's rules, if it was sealed with others. `inherited`:
+    the fields that are the parent's word, of whatever parent it comes to be. `counts`:
+    a mapping, or a function of the final numbers.
     """
 
     good: Sequence[ObjectRef] = ()
@@ -50,6 +61,8 @@ class Change:
     dropped: pa.Table = field(default_factory=REQUESTS.empty_table)
     succession: pa.Table = field(default_factory=SUCCESSION.empty_table)
     planned: Planned | None = None
+    judged: int | None = None
+    inherited: Callable[[Manifest], Mapping[str, Any]] | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)
     structures: Mapping[str, Any] = field(default_factory=dict)
@@ -64,6 +77,7 @@ class Sealed:
 
     `requests`: the change's rows, (row_key, attempt); they are in the dataset, or a row that stands for them is.
     `before`: the statistics to compare the manifest's with, its parent's; None for a first manifest.
+    `met`: the version that the change met, the parent or, where nothing was sealed, the manifest; 0 for none.
     """
 
     manifest: Manifest
@@ -71,6 +85,7 @@ class Sealed:
     tally: Tally
     requests: pa.Table
     before: Statistics | None = None
+    met: int = 0
 
 
 def seal(storage: Storage, change: Change) -> Sealed:
@@ -79,9 +94,9 @@ def seal(storage: Storage, change: Change) -> Sealed:
     manifest = seal_next(storage, builder.build)
     parent, tally = builder.last
     if manifest is not None:
-        return Sealed(manifest, True, tally, builder.requests, parent.statistics if parent else None)
+        return Sealed(manifest, True, tally, builder.requests, parent.statistics if parent else None, _version(parent))
     assert parent is not None, "a first manifest always has something new"
-    return Sealed(parent, False, tally, builder.requests)
+    return Sealed(parent, False, tally, builder.requests, met=parent.version)
 
 
 class _Builder:
@@ -89,6 +104,7 @@ class _Builder:
 
     def __init__(self, storage: Storage, change: Change) -> None:
         self._storage, self._change = storage, change
+        _check(storage, [*change.good, *change.bad])
         self._new = pa.concat_tables(
             [
                 object_keys(storage, change.good, good=True, columns=NEEDED),
@@ -102,7 +118,7 @@ class _Builder:
         return self._new.select(REQUESTS.names)
 
     def build(self, parent: Manifest | None) -> Manifest | None:
-        change, storage = self._change, self._storage
+        change, storage = _on(self._change, parent), self._storage
         if parent is not None and _brings_nothing(change, parent):
             self.last = parent, tally_of(parent)
             return None
@@ -132,6 +148,31 @@ class _Builder:
         stays = pa.array((merged.rows["fate"] == Fate.STAYS).to_numpy())
         after = pa.concat_tables([stored, self._new]).filter(stays)
         return recount_planned(self._storage, planned, brought=self._new, after=after)
+
+
+def _check(storage: Storage, refs: Sequence[ObjectRef]) -> None:
+    """Whether the change's objects are what was written.
+
+    All of them, though this run wrote most of them itself a moment ago: a receipt of an earlier run vouches for the
+    size only, and what a run has put together over hours is sealed for good, and its completions forgotten. It is one
+    read of what the run brings, a fraction of the time that its rows took to generate.
+    """
+    with ThreadPoolExecutor(CHECKED_AT_ONCE) as pool:
+        for _ in pool.map(lambda ref: len(sound_bytes(storage, ref)), refs):
+            pass
+
+
+def _on(change: Change, parent: Manifest | None) -> Change:
+    inherited = change.inherited(parent) if change.inherited and parent else {}
+    return replace(change, **inherited)
+
+
+def _judged_alike(change: Change, parent: Manifest | None) -> bool:
+    """Whether the parent's rows and the change's were judged by the same rules."""
+    if parent is None or parent.version == change.judged:
+        return True
+    changed = changed_rules(parent.recipe, parent.structures, change.recipe, change.structures)
+    return parent.judged_alike and not changed
 
 
 def _version(parent: Manifest | None) -> int:
@@ -195,6 +236,7 @@ def _manifest(
         recipe=dict(change.recipe),
         identity={**(parent.identity if parent else {}), **change.identity},
         structures=structures,
+        judged_alike=_judged_alike(change, parent),
         provenance=dict(change.provenance),
         counts={**counts, **tally.to_counts()},
         statistics=_statistics(fresh, parent, version, structures, change.recipe),

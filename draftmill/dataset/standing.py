@@ -2,8 +2,9 @@
 
 Merged rows lie object by object in the order of the references they were read
 from, so an object is a slice of them. One that keeps all its rows stays as it
-is; one that loses some is written anew; one that loses all is listed no more.
-One object in memory at a time.
+is; one that loses some is written anew, from bytes that are checked: damage must
+not get a new name under which nothing tells it from the rest; one that loses all
+is listed no more. One object in memory at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 from draftmill.dataset.merge import Fate, Merged
 from draftmill.dataset.origin import DataRef, Versions, data_ref, row_versions
 from draftmill.dataset.storage import ObjectRef, Storage
-from draftmill.dataset.stored import listed_table
+from draftmill.dataset.stored import sound_table
 from draftmill.errors import DatasetError
 
 Mask = npt.NDArray[np.bool_]
@@ -57,7 +58,7 @@ def put_standing(storage: Storage, folder: str, objects: Sequence[Standing]) -> 
 def _put(storage: Storage, folder: str, found: Standing) -> DataRef:
     if found.stays.all():
         return data_ref(found.ref, found.versions)
-    table = listed_table(storage, found.ref.path).filter(pa.array(found.stays))
+    table = sound_table(storage, found.ref).filter(pa.array(found.stays))
     return data_ref(storage.put_table(folder, table), found.versions[found.stays])
 
 

@@ -103,7 +103,9 @@ def dataset_status(url: str, *, all_rejected: bool = False) -> Status:
     if last is None:
         return Status(url, listed, unfinished=unfinished, parts=parts, folders=_folders(storage))
     now, before = _last_two(manifests)
-    rejected = pa.concat_tables([REJECTED.empty_table(), *(listed_table(storage, ref.path) for ref in last.rejected)])
+    columns = [name for name in REJECTED.names if name != "prompt_keys"]  # for people
+    listed_rows = (listed_table(storage, ref.path, columns) for ref in last.rejected)
+    rejected = pa.concat_tables([REJECTED.empty_table().select(columns), *listed_rows])
     shown = rejected if all_rejected else rejected.slice(0, REJECTED_SHOWN)
     return Status(
         url,

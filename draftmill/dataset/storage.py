@@ -13,9 +13,9 @@ caller to judge. All of it blocks: call it from a thread.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from typing import BinaryIO, Literal, TypeVar
 
 import pyarrow as pa
@@ -30,7 +30,8 @@ from draftmill.dataset.objects import Outcome as Outcome
 from draftmill.dataset.parquet import ROW_GROUP_ROWS as ROW_GROUP_ROWS
 from draftmill.dataset.parquet import parquet_bytes as parquet_bytes
 from draftmill.dataset.patience import START_S, Patience
-from draftmill.errors import DatasetError, RecipeError
+from draftmill.dataset.place import normal_url as normal_url
+from draftmill.errors import DatasetError
 from draftmill.identity import sha256
 
 Commit = Literal["create", "lock"]
@@ -107,9 +108,13 @@ class Storage:
             return False
         return True
 
+    def entry(self, path: str) -> Entry:
+        """An object's size and time. Raises FileNotFoundError."""
+        return self._ask("look at", path, lambda: self._objects.entry(path))
+
     def size(self, path: str) -> int:
         """An object's size in bytes. Raises FileNotFoundError."""
-        return self._ask("look at", path, lambda: self._objects.size(path))
+        return self.entry(path).bytes
 
     def entries(self, folder: str, *, hidden: bool = False) -> list[Entry]:
         """As `list`, with sizes in bytes and times (UTC). Hidden objects, as temporary files are, only where asked."""
@@ -141,15 +146,17 @@ class Storage:
         ref = ObjectRef(path=f"{folder}/{name}.parquet", bytes=len(data), rows=rows, sha256=name)
         if self.create(ref.path, data) is Outcome.CREATED:
             return ref
-        if (size := self.size(ref.path)) != ref.bytes:
+        found = self.entry(ref.path)
+        if found.bytes != ref.bytes:
             raise DatasetError(
                 f"{ref.path} exists with other content than its name says",
-                value=f"{size} bytes",
+                value=f"{found.bytes} bytes",
                 expected=f"{ref.bytes} bytes",
                 remedy="run `draftmill verify`; remove the damaged file, then run again",
             )
-        # The same bytes, with today's time: `gc` takes what is old and listed by no recent manifest.
-        self.replace(ref.path, data)
+        if not found.is_fresh(datetime.now(UTC)):
+            # The same bytes, with today's time: `gc` takes what is old and listed by no recent manifest.
+            self.replace(ref.path, data)
         return ref
 
     def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -215,21 +222,6 @@ def open_checked(url: str) -> Storage:
     storage = open_storage(url)
     storage.check()
     return storage
-
-
-def normal_url(url: str) -> str:
-    """One spelling for one place: absolute local paths, no slash at the end. Raises RecipeError."""
-    scheme, separator, rest = url.partition("://")
-    if separator and scheme == "s3" and rest.strip("/"):
-        return f"s3://{rest.strip('/')}"
-    if not separator or (scheme == "file" and rest):
-        return os.path.abspath(os.path.expanduser(rest if separator else url))
-    raise RecipeError(
-        "not a place for a dataset",
-        value=url,
-        expected="a folder, file:///... or s3://bucket/prefix",
-        remedy="correct the dataset's URL",
-    )
 
 
 def _place(url: str) -> Objects:

@@ -2,15 +2,20 @@
 
 Reads key columns of each shard and quarantine object, a few bytes a row. What many rows
 share (variant, reason, the object) is a dictionary column.
+
+Rows that are to be written again, or gone on from, are read whole and checked first
+(`sound_table`): under a new name nothing would tell any more that they were damaged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from draftmill.dataset.manifest import Manifest
 from draftmill.dataset.numbers import numbered
@@ -19,6 +24,7 @@ from draftmill.dataset.schema import QUARANTINE
 from draftmill.dataset.statistics import MEASURED
 from draftmill.dataset.storage import ObjectRef, Storage
 from draftmill.errors import DatasetError
+from draftmill.identity import sha256
 
 SHARED = pa.dictionary(pa.int32(), pa.string())
 """A text that many rows have."""
@@ -98,11 +104,53 @@ def listed_table(storage: Storage, path: str, columns: Sequence[str] | None = No
         raise missing_object(path) from None
 
 
+def sound_bytes(storage: Storage, ref: ObjectRef) -> bytes:
+    """A listed object whose bytes are those that were listed. Raises DatasetError, also when it is gone."""
+    try:
+        return _checked(storage, ref.path, ref.sha256)
+    except FileNotFoundError:
+        raise missing_object(ref.path) from None
+
+
+def sound_table(storage: Storage, ref: ObjectRef) -> pa.Table:
+    """The same as a table: what rows must be read by that are written again. Raises as `sound_bytes`."""
+    return _parsed(ref.path, sound_bytes(storage, ref))
+
+
+def not_as_listed(path: str, value: str, expected: str) -> DatasetError:
+    """The error for an object that is there and is not what was written."""
+    return DatasetError(
+        f"{path} is not what was written",
+        value=value,
+        expected=expected,
+        remedy="run `draftmill verify` and restore the file from a copy; nothing was sealed. A file that no "
+        "version lists may be removed instead: what it held is made, or asked, again",
+    )
+
+
+def _checked(storage: Storage, path: str, wanted: str) -> bytes:
+    data = storage.read(path)
+    if (found := sha256(data)) != wanted:
+        raise not_as_listed(path, f"SHA-256 {found}", f"SHA-256 {wanted}")
+    return data
+
+
+def _parsed(path: str, data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    try:
+        return pq.ParquetFile(pa.BufferReader(data)).read(columns=None if columns is None else list(columns))
+    except pa.ArrowException as error:
+        raise not_as_listed(path, " ".join(str(error).split()), "a Parquet file") from error
+
+
 def requested_rows(
     storage: Storage, path: str, keys: Collection[tuple[str, int]], columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """An object's rows of these requests, (row_key, attempt). Raises FileNotFoundError when it is gone."""
-    table = storage.read_table(path, columns)
+    """An object's rows of these requests, (row_key, attempt), to go on from.
+
+    Raises FileNotFoundError when it is gone, DatasetError when it is not what its name says. Read whole: the ids are
+    most of it, and without the rest nothing could be checked.
+    """
+    table = _parsed(path, _checked(storage, path, PurePosixPath(path).stem), columns)
     requests = zip(table["row_key"].to_pylist(), table["attempt"].to_pylist(), strict=True)
     return table.filter(pa.array([request in keys for request in requests], pa.bool_()))
 
@@ -150,5 +198,7 @@ def missing_object(path: str) -> DatasetError:
         "an object of the dataset is gone",
         value=path,
         expected="every object that a manifest lists, or is about to list, in its place",
-        remedy="restore it from a copy; an object of the present run is made again by running again",
+        remedy="run again: an object of the present run is made again. One of a sealed version: restore it from a "
+        "copy; without one, and if only the newest version lists it (`draftmill verify` says what is gone), move that "
+        "manifest away and run again: what the version before lacks comes back from completions/ or is asked anew",
     )

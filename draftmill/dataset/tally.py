@@ -23,8 +23,8 @@ class Tally:
     `reasons`: quarantined rows by reason. `superseded`: left for their successors.
     `replaced`: older attempts that left for newer ones. `moved`: judged anew, that
     is named in `dropped` and brought again. `yielded`: rows of the change that gave
-    way to what another run has sealed of their row_key, as (their reason, None for
-    good ones; whether a good row stands for them) -> how many. `recount`: of the
+    way to what another run has sealed or removed of their row_key, as (their reason,
+    None for good ones; whether a good row stands for them) -> how many. `recount`: of the
     planned rows that the change does not bring; None where nothing was sealed since
     the plan, or nothing was planned.
     """

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from draftmill.judging.loops import AUTO_BOUND
-from draftmill.judging.structure import Structure
 
 NO_RULE = ("name", "evidence")
 """Fields of a structure that people read and `judge` does not."""
@@ -24,9 +23,9 @@ def structure_rules(structure: Mapping[str, Any]) -> dict[str, Any]:
 
 def recipe_rules(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Of a recipe as JSON what `judge` uses."""
-    bound = recipe["degenerate"]
+    bound = recipe.get("degenerate", "auto")
     return {
-        "on_truncated": "quarantine" if recipe["on_truncated"] == "quarantine" else "keep",
+        "on_truncated": "quarantine" if recipe.get("on_truncated") == "quarantine" else "keep",
         "degenerate": AUTO_BOUND if bound == "auto" else bound,
     }
 
@@ -35,16 +34,16 @@ def changed_rules(
     sealed_recipe: Mapping[str, Any],
     sealed: Mapping[str, Mapping[str, Any]],
     recipe: Mapping[str, Any],
-    structures: Mapping[str, Structure],
+    structures: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
     """The rules that differ from those a manifest was sealed with, by name.
 
-    Recipes as JSON, structures by variant. A variant that the manifest does not know has no rows, one that the recipe
+    All as JSON, structures by variant. A variant that the manifest does not know has no rows, one that the recipe
     has no more keeps its structure: neither counts.
     """
     before, now = recipe_rules(sealed_recipe), recipe_rules(recipe)
     names = [name for name in now if before[name] != now[name]]
     for variant, structure in structures.items():
-        if variant in sealed and structure_rules(sealed[variant]) != structure_rules(structure.to_json()):
+        if variant in sealed and structure_rules(sealed[variant]) != structure_rules(structure):
             names.append("structure" if len(structures) == 1 else f"structure of {variant}")
     return names

@@ -30,7 +30,8 @@ def source_digest(prompts: Prompts) -> str:
     """
     files = find_files(prompts)
     with ThreadPoolExecutor(LANES) as lanes:
-        prints = list(lanes.map(lambda file: _fingerprint(file.path), files))
+        # Of what is only named, the name is all that matters.
+        prints = list(lanes.map(lambda file: ["beside"] if file.beside else _fingerprint(file.path), files))
     named = [[shown(file.path), file.format, each] for file, each in zip(files, prints, strict=True)]
     keys = prompts.model_dump(mode="json", exclude={"path"})
     return identity.digest({"files": named, "prompts": keys})

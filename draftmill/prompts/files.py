@@ -1,7 +1,7 @@
 """The files a recipe's `prompts` mean.
 
-A path is a file, a folder, a glob or a URL (s3, https: whatever fsspec knows),
-or a list of those. Folders are read recursively, in the order of their names
+A path is a file, a folder, a glob or a URL (s3, https: see `places`), or a list
+of those. Folders are read recursively, in the order of their names
 level by level, so that every run sees the same order wherever they lie; names
 that begin with `.` or `_` are left out at every level (Spark's `_SUCCESS` and
 `_temporary`, checksums, AppleDouble). A file named outright is always read.
@@ -14,39 +14,31 @@ from __future__ import annotations
 import glob
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
 from draftmill.errors import RecipeError
 from draftmill.prompts import saved
-from draftmill.prompts.opening import UNREADABLE, file_system, shown, unreadable
+from draftmill.prompts.opening import S3, UNREADABLE, bucket_fault, file_system, shown, unreadable
+from draftmill.prompts.places import normal
+from draftmill.prompts.source_row import SourceFile as SourceFile
 from draftmill.recipe import Prompts
 
 FOLDER_FORMATS = ("auto", "huggingface")
 """With any other `prompts.format` all files of a folder are meant."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file to read. `format`: known from its folder, else None; `named`: the recipe names this very file."""
-
-    path: str
-    format: str | None = None
-    named: bool = False
-
-
 def find_files(prompts: Prompts) -> list[SourceFile]:
     """Every file that the recipe means, in order and each once.
 
-    Raises RecipeError for a path that matches nothing and a split that a folder does not have; SourceError when the
-    disk or the network does not answer.
+    Raises RecipeError for a scheme that is not known, a path that matches nothing and a split that a folder does not
+    have; SourceError when the disk or the network does not answer.
     """
     found: dict[str, SourceFile] = {}
     for path in prompts.paths:
-        for file in _expand(path, prompts):
-            if file.path not in found or file.named:
+        for file in _expand(normal(path), prompts):
+            if file.path not in found or file.named or found[file.path].beside:
                 found[file.path] = file
     return list(found.values())
 
@@ -60,10 +52,13 @@ def _expand(path: str, prompts: Prompts) -> Iterable[SourceFile]:
     if named:
         return [SourceFile(named, named=True)]
     if not listed:
+        # Where s3fs lists nothing, it may not have been allowed to.
+        if path.startswith(S3) and (fault := bucket_fault(path)) is not None:
+            raise unreadable(path, fault)
         raise _missing(shown(path))
     if prompts.format not in FOLDER_FORMATS:
         return [SourceFile(file) for file in listed]
-    return [SourceFile(file, format_name) for file, format_name in saved.resolve(listed, prompts.split)]
+    return list(saved.resolve(listed, prompts.split))
 
 
 def _expand_local(path: str) -> tuple[str | None, list[str]]:

@@ -6,6 +6,9 @@ of it, instead of "no known format".
 
 from __future__ import annotations
 
+import codecs
+import re
+
 from draftmill.errors import SourceError
 from draftmill.prompts.opening import shown
 
@@ -29,12 +32,26 @@ _KINDS: tuple[tuple[bytes, str, str], ...] = (
     (b"\x93NUMPY", "a NumPy array", "write prompts as JSON lines"),
     (b"\x89HDF", "an HDF5 file", "write it as Parquet"),
     (b"%PDF", "a PDF", "write prompts as JSON lines"),
-    (b"<!DOCTYPE html", "a web page", "a link to a page about the file? Name the file itself"),
-    (b"<!doctype html", "a web page", "a link to a page about the file? Name the file itself"),
-    (b"<html", "a web page", "a link to a page about the file? Name the file itself"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`"),
 )
 """First bytes, what begins so, and what to do."""
+
+_LETTERS = (b"ORC", b"PARE")
+"""Of these, words that a table's header may begin with as well."""
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+"""What no text holds."""
+
+_PAGE = "a link to a page about the file? Name the file itself"
+
+_MARKUP: tuple[tuple[tuple[bytes, ...], str, str], ...] = (
+    ((b"<!doctype html", b"<html", b"<head", b"<body", b"<!--"), "a web page", _PAGE),
+    ((b"<?xml", b"<error"), "XML, as servers answer with when they refuse", "fetch it again, and look what it says"),
+)
+"""The same for what begins with a tag, in lower case and behind white space."""
+
+LONGEST_TAG = 16
+"""Bytes looked at for one of them."""
 
 _TAR_MAGIC, _TAR_PLACE = b"ustar", 257
 
@@ -55,7 +72,15 @@ def refuse_kind(path: str, head: bytes) -> None:
 def _kind(head: bytes) -> tuple[str, str] | None:
     if head[_TAR_PLACE : _TAR_PLACE + len(_TAR_MAGIC)] == _TAR_MAGIC:
         return "a tar archive", _UNPACK
-    found = next(((what, remedy) for magic, what, remedy in _KINDS if head.startswith(magic)), None)
+    found = next(((what, remedy) for magic, what, remedy in _KINDS if _begins(head, magic)), None)
     if found and head.startswith(b"PK") and any(part in head for part in _WORKBOOK_PARTS):
         return "an Office file (.xlsx, .docx)", "save the sheet as `CSV UTF-8`"
-    return found
+    return found or _markup(head.removeprefix(codecs.BOM_UTF8).lstrip()[:LONGEST_TAG].lower())
+
+
+def _begins(head: bytes, magic: bytes) -> bool:
+    return head.startswith(magic) and (magic not in _LETTERS or _CONTROL.search(head) is not None)
+
+
+def _markup(start: bytes) -> tuple[str, str] | None:
+    return next(((what, remedy) for tags, what, remedy in _MARKUP if start.startswith(tags)), None)

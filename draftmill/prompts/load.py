@@ -3,10 +3,10 @@
 Rows come in the order of `find_files`, file by file, so that two runs over the
 same files see the same slices; memory is one slice, whatever the source has. A
 bad row is a `Rejection` with file and line and the loading goes on; a file that
-is unreadable as a whole, a named file of no known format, and a source without
-a single prompt raise SourceError: an empty source must never look like "all
-prompts were removed". Other files in a folder (notes, checksums) are left out
-and listed with format None.
+is unreadable as a whole or row by row, one that is not what its name says, and
+a source without a single prompt raise SourceError: rows that are not read must
+never look like removed prompts. Other files in a folder (notes, checksums) are
+left out and listed with format None.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from draftmill.prompts.files import SourceFile, find_files
 from draftmill.prompts.foreign import refuse_kind
 from draftmill.prompts.found import FileSummary
 from draftmill.prompts.opening import head, shown
+from draftmill.prompts.promise import check_format, check_size, promises_rows
 from draftmill.prompts.shapes import FIELDS, PromptParts, to_prompt
 from draftmill.prompts.source_row import RowFault, SourceRow
 from draftmill.recipe import Prompts
@@ -80,8 +81,9 @@ def stream_prompts(prompts: Prompts) -> Iterator[Part]:
     `prompts.fields`; SourceError for an unreadable file and, at the end, when there was no prompt.
     """
     _check_fields(prompts.fields)
-    loading = _Loading(prompts)
-    for file in find_files(prompts):
+    files = find_files(prompts)
+    loading = _Loading(prompts, alone=sum(not file.beside for file in files) == 1)
+    for file in files:
         if loading.limit_reached:
             break
         yield from loading.file(file)
@@ -105,8 +107,9 @@ def load_prompts(prompts: Prompts) -> Loaded:
 class _Loading:
     """What has been read so far."""
 
-    def __init__(self, prompts: Prompts) -> None:
+    def __init__(self, prompts: Prompts, *, alone: bool) -> None:
         self.slices = Slices()
+        self._alone = alone
         self._rejects = Rejects()
         self._first_rejects: list[Rejection] = []
         self._files = 0
@@ -121,13 +124,15 @@ class _Loading:
     def file(self, file: SourceFile) -> Iterator[Part]:
         """A file's full slices, and at its end what it was."""
         source = _writable(shown(file.path))
-        format_name = file.format or _format(file, self._prompts)
+        if file.beside:
+            yield FileSummary(source, None, {}, 0, 0, beside=True)
+            return
+        format_name = _format(file, self._prompts)
         self._files += 1
         if format_name is None:
             yield FileSummary(source, None, {}, 0, 0)
             return
-        shapes: Counter[str] = Counter()
-        columns: dict[str, None] = {}
+        seen = _Seen()
         num_before, rejected_before = self.slices.total, self._rejects.total
         to_end = True
         with contextlib.closing(plugins.load("sources", format_name).read(file.path, columns=self._columns)) as rows:
@@ -135,17 +140,14 @@ class _Loading:
                 if self.limit_reached:
                     to_end = False
                     break
-                shape = self._row(row, source)
-                if shape is not None:
-                    shapes[shape] += 1
-                if row.value and len(columns) < COLUMNS_KEPT:
-                    columns.update(dict.fromkeys(row.value))
+                seen.add(row, self._row(row, source))
                 yield from self.full()
                 self._tell()
         rejected = self._rejects.total - rejected_before
         num_rows = self.slices.total - num_before + rejected
-        names = tuple(_writable(name)[:DETAIL_CHARS] for name in list(columns)[:COLUMNS_KEPT])
-        yield FileSummary(source, format_name, dict(shapes), num_rows, rejected, names, to_end)
+        if seen.fault is not None and seen.num_unreadable == num_rows and not self._alone:
+            raise _no_rows(source, num_rows, seen.fault)
+        yield FileSummary(source, format_name, dict(seen.shapes), num_rows, rejected, seen.names(), to_end)
 
     def full(self, *, rest: bool = False) -> Iterator[Part]:
         """Slices and rejected rows that are complete, or with `rest` all there are."""
@@ -187,6 +189,28 @@ class _Loading:
             listener().wait(f"reading prompts; {rows:,} rows so far")
 
 
+class _Seen:
+    """What the rows of one file were; `fault`: the first that could not even be read."""
+
+    def __init__(self) -> None:
+        self.shapes: Counter[str] = Counter()
+        self.num_unreadable = 0
+        self.fault: SourceRow | None = None
+        self._columns: dict[str, None] = {}
+
+    def add(self, row: SourceRow, shape: str | None) -> None:
+        if shape is not None:
+            self.shapes[shape] += 1
+        if row.value is None:
+            self.num_unreadable += 1
+            self.fault = self.fault or row
+        elif len(self._columns) < COLUMNS_KEPT:
+            self._columns.update(dict.fromkeys(row.value))
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(_writable(name)[:DETAIL_CHARS] for name in list(self._columns)[:COLUMNS_KEPT])
+
+
 def _parts(row: SourceRow, prompts: Prompts) -> PromptParts | RowFault:
     if row.value is None:
         return RowFault(row.fault or "not readable")
@@ -194,13 +218,18 @@ def _parts(row: SourceRow, prompts: Prompts) -> PromptParts | RowFault:
 
 
 def _format(file: SourceFile, prompts: Prompts) -> str | None:
-    if prompts.format != "auto":
-        return prompts.format
+    """The source that reads a file, None for one that is left out. Raises SourceError for what must not be."""
     beginning = head(file.path)
+    said = file.format or (None if prompts.format == "auto" else prompts.format)
+    if said or file.named or promises_rows(file.path):
+        refuse_kind(file.path, beginning)
+    check_size(file.path, beginning)
+    if said:
+        return said
     known = plugins.names("sources")
     found = next((name for name in known if plugins.load("sources", name).sniff(file.path, beginning)), None)
+    check_format(file.path, beginning, found)
     if found is None and file.named:
-        refuse_kind(file.path, beginning)
         raise SourceError(
             "a prompt file of no known format",
             value=f"{shown(file.path)}, which begins with {beginning[:16]!r}",
@@ -208,6 +237,16 @@ def _format(file: SourceFile, prompts: Prompts) -> str | None:
             remedy="convert the file, or say its format with prompts.format",
         )
     return found
+
+
+def _no_rows(source: str, num_rows: int, first: SourceRow) -> SourceError:
+    return SourceError(
+        "a prompt file of which no row can be read",
+        value=f"{source}, {num_rows:,} {'row' if num_rows == 1 else 'rows'}, line {first.line}: "
+        f"{_writable(first.fault or 'not readable')[:DETAIL_CHARS]}",
+        expected="a file with readable rows beside the others: without them they would look like removed prompts",
+        remedy="fetch or write the file again, or move it elsewhere if it is no part of the prompts",
+    )
 
 
 def _prompt_id(row: SourceRow, source: str, fields: dict[str, str]) -> str:

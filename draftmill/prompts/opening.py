@@ -2,8 +2,8 @@
 
 `open_raw` gives the bytes as they lie, `open_utf8` unpacked (see `compression`)
 and, where a byte-order mark says UTF-16 or UTF-32, turned into UTF-8, so that
-every reader of text knows one encoding. Local paths and all that fsspec knows;
-listings and blocks are never cached from one opening to the next.
+every reader of text knows one encoding. Listings and blocks are never cached
+from one opening to the next.
 
 Whatever the disk, the network, the packing or the encoding refuses comes out as
 SourceError with the file's name; a URL is shown without what may be secret.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -22,10 +23,11 @@ import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from draftmill.dataset.s3_faults import fault, is_fault, unusable
+from draftmill.dataset.s3_faults import Cause, cause_of, fault, is_fault, unusable
 from draftmill.dataset.s3_objects import client_of, region_settings
 from draftmill.errors import SourceError
 from draftmill.prompts.compression import Damaged, unpacked
+from draftmill.prompts.places import shown as shown
 
 HEAD_BYTES = 2**16
 """Bytes a format is told by: the first line of nearly every file of prompts."""
@@ -41,6 +43,22 @@ UNREADABLE = (OSError, aiohttp.ClientError, BotoCoreError, ClientError, Response
 
 S3 = ("s3://", "s3a://")
 
+_WORDS_OF_READING = {
+    Cause.DENIED: (
+        "the rights to list the bucket and to get the objects under the prefix",
+        "have the bucket's owner grant them, or use another profile; then run again",
+    ),
+    Cause.SETTINGS: (
+        "a bucket's name, an endpoint (http:// or https://) and settings that S3 clients take",
+        "correct prompts.path, AWS_ENDPOINT_URL or the profile",
+    ),
+    Cause.NO_BUCKET: (
+        "a bucket that exists",
+        "correct the bucket's name in prompts.path, or the endpoint",
+    ),
+}
+"""What is expected, and what to do, where a dataset, which is also written, asks for more."""
+
 _WIDE = {
     # Longest first: UTF-16's mark is the beginning of UTF-32's.
     codecs.BOM_UTF32_LE: "utf-32",
@@ -48,18 +66,6 @@ _WIDE = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-
-
-def shown(path: str) -> str:
-    """A path for people and for the dataset: a URL without user, password and query, which may hold secrets."""
-    scheme, separator, rest = path.partition("://")
-    if not separator:
-        return path
-    host, slash, name = rest.partition("/")
-    if scheme in ("http", "https"):
-        # Elsewhere `?` and `#` are letters of a name.
-        name = name.partition("?")[0].partition("#")[0]
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{name}"
 
 
 @contextmanager
@@ -109,14 +115,16 @@ def file_system(url: str) -> tuple[Any, str]:
 
 def unreadable(path: str, error: Exception) -> SourceError:
     """The error for a file or folder that the disk or the network does not give."""
+    error = _told_by_listing(path, error)
     if path.startswith(S3) and (is_fault(error) or isinstance(error, ValueError)):
         client = client_of(file_system(path)[0])
         cause = unusable(error, client) if isinstance(error, ValueError) else fault(error, client)
+        expected, remedy = _WORDS_OF_READING.get(_cause(error), (cause.expected, cause.remedy))
         return SourceError(
             f"cannot read prompts from {shown(path)}: {cause.what}",
             value=cause.value,
-            expected=cause.expected,
-            remedy=cause.remedy,
+            expected=expected,
+            remedy=remedy,
         )
     # A library's own words may quote a URL with what is secret in it.
     words = getattr(error, "strerror", None) or ("no more is known" if "://" in path else " ".join(str(error).split()))
@@ -126,6 +134,30 @@ def unreadable(path: str, error: Exception) -> SourceError:
         expected="a file that this user can read",
         remedy="check that it exists, its permissions and, for a URL, the network and the credentials",
     )
+
+
+def _cause(error: Exception) -> Cause:
+    return Cause.SETTINGS if isinstance(error, ValueError) else cause_of(error)
+
+
+def bucket_fault(path: str) -> Exception | None:
+    """What keeps an S3 bucket from being listed at `path`: no bucket of that name, a wrong secret; None if nothing."""
+    fs, inside = file_system(path)
+    bucket, _, key = inside.partition("/")
+    prefix = "".join(itertools.takewhile(lambda sign: sign not in "*?[", key))
+    try:
+        fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1)
+    except (*UNREADABLE, ValueError) as error:
+        return error
+    return None
+
+
+def _told_by_listing(path: str, error: Exception) -> Exception:
+    """The same error, or the one behind it: an answer to HEAD is 403 or 404 for many causes, and says none."""
+    if not path.startswith(S3) or not isinstance(error, PermissionError | FileNotFoundError):
+        return error
+    behind = bucket_fault(path)
+    return error if behind is None or not is_fault(behind) else behind
 
 
 class _NotText(Exception):

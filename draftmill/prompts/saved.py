@@ -6,7 +6,8 @@ files there are metadata and left-over caches, never rows. A dataset of the Hub
 (`push_to_hub`) is Parquet files named by split, train-00000-of-00002.parquet.
 
 Of several splits `prompts.split` is read, and one that is not there is refused:
-rows held out for a test must not slip in. All other files are left as they are.
+rows held out for a test must not slip in. For the same reason such a file that
+cannot be read is refused. What else lies in a saved folder is named, not read.
 """
 
 from __future__ import annotations
@@ -21,13 +22,18 @@ from typing import Any
 
 from draftmill.errors import RecipeError, SourceError
 from draftmill.prompts.opening import open_raw, shown
+from draftmill.prompts.source_row import SourceFile
 
 FORMAT = "huggingface"
 """The plugin that reads Arrow files."""
 
 DEFAULT_SPLIT = "train"
 
-_SPLITS, _STATE = "dataset_dict.json", "state.json"
+_SPLITS, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
+
+_ARROW = ".arrow"
+
+_LISTED = {"splits": "its splits", "_data_files": "its files"}
 
 METADATA_BYTES = 16 * 2**20
 """More is no such file: a state.json names its Arrow files, a hundred bytes each."""
@@ -36,8 +42,8 @@ _HUB_NAME = re.compile(r"(.+)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.parquet")
 """How `push_to_hub` names files: split, number, how many, and in old versions a hash."""
 
 
-def resolve(listed: list[str], split: str) -> Iterator[tuple[str, str | None]]:
-    """The files that are rows among those listed, in order, with the format their folder decides, or None.
+def resolve(listed: list[str], split: str) -> Iterator[SourceFile]:
+    """The files that are rows among those listed, in order, with the format their folder decides; and those beside.
 
     Raises RecipeError for a split that a folder does not have, SourceError for a folder that is not whole.
     """
@@ -46,21 +52,38 @@ def resolve(listed: list[str], split: str) -> Iterator[tuple[str, str | None]]:
     kept = set(_of_split([file for file in listed if roots[file] is None], split))
     done: set[str] = set()
     for file, root in roots.items():
-        if root is None and file in kept:
-            yield file, None
-        elif root is not None and root not in done:
+        if root is None:
+            if file in kept:
+                yield SourceFile(file)
+            continue
+        if root not in done:
             done.add(root)
-            yield from ((arrow, FORMAT) for arrow in _arrow_files(root, folders[root], split))
+            yield from (SourceFile(arrow, FORMAT) for arrow in _arrow_files(root, folders[root], split))
+        if not _belongs(file, root, folders[root]):
+            yield SourceFile(file, beside=True)
 
 
 def _saved_folders(listed: list[str]) -> dict[str, dict[str, Any]]:
     """The folders that `datasets` saved, by what their own file says."""
+    with_arrow = {dirname(file) for file in listed if file.endswith(_ARROW)}
     folders = {}
     for file in listed:
         folder, name = split_path(file)
-        if name in (_SPLITS, _STATE) and (said := _metadata(file, name)) is not None:
-            folders[folder] = said
-    return folders
+        if name == _SPLITS:
+            # No other program writes a file of this name, and dataset_dict.json comes before state.json.
+            folders[folder] = _metadata(file, "splits", required=True)
+        elif name == _STATE and folder not in folders:
+            folders[folder] = _metadata(file, "_data_files", required=folder in with_arrow)
+    return {folder: said for folder, said in folders.items() if said is not None}
+
+
+def _belongs(file: str, root: str, said: dict[str, Any]) -> bool:
+    """Whether a file of a saved folder is its rows (of any split), its caches or its metadata."""
+    folder, name = split_path(file)
+    with_rows = {join(root, str(each)) for each in said["splits"]} if "splits" in said else {root}
+    if name.endswith(_ARROW):
+        return folder in with_rows
+    return name in (_SPLITS, _STATE, _INFO) and folder in {root, *with_rows}
 
 
 def _above(file: str) -> list[str]:
@@ -71,16 +94,22 @@ def _above(file: str) -> list[str]:
     return folders[::-1]
 
 
-def _metadata(file: str, name: str) -> dict[str, Any] | None:
-    """What such a file says; None for a file of that name that something else wrote."""
+def _metadata(file: str, key: str, *, required: bool) -> dict[str, Any] | None:
+    """What such a file says; None where it has no list under `key`: something else wrote it.
+
+    Raises SourceError for what is not JSON, and for such a None where it is `required`.
+    """
     with open_raw(file) as raw:
         content = raw.read(METADATA_BYTES)
     try:
         said = json.loads(content)
     except (ValueError, RecursionError):
-        return None
-    key = "splits" if name == _SPLITS else "_data_files"
-    return said if isinstance(said, dict) and isinstance(said.get(key), list) else None
+        raise _not_whole(file, "it is not JSON, so nobody knows which files are rows") from None
+    if isinstance(said, dict) and isinstance(said.get(key), list):
+        return said
+    if required:
+        raise _not_whole(file, f"it does not list {_LISTED[key]} under {key}")
+    return None
 
 
 def _arrow_files(root: str, said: dict[str, Any], split: str) -> list[str]:
@@ -93,9 +122,8 @@ def _arrow_files(root: str, said: dict[str, Any], split: str) -> list[str]:
     if split not in splits:
         raise _no_split(root, split, splits)
     folder = join(root, split)
-    state = _metadata(join(folder, _STATE), _STATE)
-    if state is None:
-        raise _not_whole(join(folder, _STATE), "it does not list its files under _data_files")
+    state = _metadata(join(folder, _STATE), "_data_files", required=True)
+    assert state is not None, "it is required"
     return _data_files(folder, state)
 
 

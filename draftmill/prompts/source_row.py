@@ -1,9 +1,22 @@
-"""What passes between a format's reader, the shapes and the loader."""
+"""What passes between the finding of files, a format's reader, the shapes and the loader."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file to read. `format`: known from its folder, else None; `named`: the recipe names this very file.
+
+    `beside`: it lies in a saved folder but is none of its rows, and is named only.
+    """
+
+    path: str
+    format: str | None = None
+    named: bool = False
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

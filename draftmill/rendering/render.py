@@ -99,15 +99,17 @@ class _Renderer:
         for messages in prompts:
             ids = self._ids(messages, tools)
             if isinstance(ids, Refused):
-                return _rejection(item, Reason.PROMPT_INVALID, ids.words)
+                return self._rejection(item, conversation, Reason.PROMPT_INVALID, ids.words)
             rendered.append(ids)
         if not len(rendered[0]):
-            return _rejection(item, Reason.PROMPT_INVALID, "the template renders no ids")
+            return self._rejection(item, conversation, Reason.PROMPT_INVALID, "the template renders no ids")
         if words := too_long(self._recipe, len(rendered[0])):
-            return _rejection(item, Reason.PROMPT_TOO_LONG, words)
+            return self._rejection(item, conversation, Reason.PROMPT_TOO_LONG, words)
         if found := special_text(self._tokenizer, (prompts[-1], tools), rendered[-1], self._ids):
             if self._recipe.prompts.special_text == "reject":
-                return _rejection(item, Reason.SPECIAL_TEXT, f"text becomes control ids: {', '.join(found)}")
+                return self._rejection(
+                    item, conversation, Reason.SPECIAL_TEXT, f"text becomes control ids: {', '.join(found)}"
+                )
             self.special_text += 1
         rows = self._rows(item, identity.prompt_key(prompts[0], tools, self._variant), rendered[0])
         if not later:
@@ -159,15 +161,14 @@ class _Renderer:
                 line=item["line"],
             )
 
+    def _rejection(self, item: dict[str, Any], conversation: Conversation, reason: Reason, detail: str) -> Rejection:
+        place = {name: item[name] for name in ("prompt_id", "source", "line")}
+        keys = (conversation.prompt_key(turn, self._variant) for turn in range(len(conversation)))
+        return Rejection(reason=reason, detail=detail, **place, prompt_keys=tuple(keys))
+
 
 def _conversation(recipe: Recipe, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> Conversation:
     """The turns that are asked: all of them, or one behind all messages."""
     if recipe.prompts.turns == "all":
         return Conversation.of(messages, tools)
     return Conversation(messages, tools, (len(messages),))
-
-
-def _rejection(item: dict[str, Any], reason: Reason, detail: str) -> Rejection:
-    return Rejection(
-        reason=reason, detail=detail, prompt_id=item["prompt_id"], source=item["source"], line=item["line"]
-    )

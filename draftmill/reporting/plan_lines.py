@@ -78,6 +78,8 @@ def _rows(plan: Mapping[str, Any], removed: str, again: Sequence[str]) -> Iterat
     if gone := sum(plan["removed"].values()):
         fate = "kept" if removed == "keep" else "dropped"
         yield f"gone from the source: {_number(gone)}, {fate} (removed: {removed})"
+    if spared := plan.get("spared"):
+        yield f"kept, though no longer asked (rejected by now, or more samples than the recipe's): {_number(spared)}"
     if plan["superseded"]:
         yield f"superseded, each leaves once its successor is good: {_number(plan['superseded'])}"
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 HASH_SHOWN = 8
 """Hex digits of a hash: enough to see that it is another."""
 
+TWO_SETS = "two runs that sealed at the same time had different ones"
+"""Said in place of the rules' names where the manifest's rows were not all judged alike."""
+
 HASHED = {"chat_template_sha256": "chat template", "tokenizer_sha256": "tokenizer"}
 """What decides how a conversation becomes ids, by its name in a manifest's provenance."""
 
@@ -52,10 +55,13 @@ def since(
     if manifest is None:
         return Since(None)
     now = recipe.model_dump(mode="json")
+    rules = changed_rules(
+        manifest.recipe, manifest.structures, now, {name: found.to_json() for name, found in structures.items()}
+    )
     hashes = [(what, manifest.provenance.get(name), rendering[name]) for name, what in HASHED.items()]
     return Since(
         manifest,
         tuple(recipe_changes(manifest.recipe, now)),
         tuple((what, old[:HASH_SHOWN], new[:HASH_SHOWN]) for what, old, new in hashes if old and old != new),
-        tuple(changed_rules(manifest.recipe, manifest.structures, now, structures)),
+        tuple(rules) if manifest.judged_alike else (*rules, TWO_SETS),
     )

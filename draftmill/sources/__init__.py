@@ -8,6 +8,9 @@ its line or record number from 1; a row it cannot read is a `SourceRow` with a
 fault, a file it cannot read as a whole raises SourceError. Values stay what they
 are in the file: text that looks like a date or a number is text.
 
+`SUFFIXES` are the endings that promise the format: a file of such a name that
+is none stops a run. `BINARY = True` where no text, and no empty file, can be one.
+
 `columns` are the file's names of columns that matter, None for all. Where
 columns are stored one by one, a plugin may give the others as None.
 """

@@ -18,6 +18,8 @@ from draftmill.prompts.shapes import SHAPES
 
 JSON_SPACE = " \t\r\n"
 
+JSON_SUFFIX = ".json"
+
 LINES_SUFFIXES = (".jsonl", ".ndjson", ".jsonlines")
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".psv")
@@ -47,9 +49,11 @@ def beginning(path: str, head: bytes) -> Beginning:
     """`head`: the first bytes, unpacked, in UTF-8 or of no text at all."""
     name = without_packing(path)
     by_name = Beginning.JSON_LINES if name.endswith(LINES_SUFFIXES) else Beginning.OTHER
+    if _foreign(head):
+        return Beginning.OTHER
     text = _text(head)
     if text is None:
-        return by_name if not _foreign(head) else Beginning.OTHER
+        return by_name
     start = text.lstrip(JSON_SPACE)
     if not start:
         return _of_nothing(name)
@@ -75,7 +79,7 @@ def _foreign(head: bytes) -> bool:
 def _of_nothing(name: str) -> Beginning:
     if name.endswith(TABLE_SUFFIXES):
         return Beginning.TABLE
-    return Beginning.JSON_LINES if name.endswith((*LINES_SUFFIXES, ".json")) else Beginning.OTHER
+    return Beginning.JSON_LINES if name.endswith((*LINES_SUFFIXES, JSON_SUFFIX)) else Beginning.OTHER
 
 
 def _of_array(start: str, *, named_lines: bool) -> Beginning:

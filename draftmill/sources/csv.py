@@ -22,10 +22,15 @@ from typing import TextIO
 from draftmill.errors import SourceError
 from draftmill.prompts.opening import open_utf8, shown
 from draftmill.prompts.source_row import SourceRow
-from draftmill.sources._beginning import PROMPT_COLUMNS, Beginning, beginning, delimiter
+from draftmill.sources._beginning import PROMPT_COLUMNS, TABLE_SUFFIXES, Beginning, beginning, delimiter
 
 MAX_FIELD_CHARS = 256 * 2**20
 """A longer field is no prompt for any context. The csv module's own limit, 131,072, is less than one context."""
+
+NAMES_CHARS = 200
+"""Longest quotation of a header."""
+
+SUFFIXES = TABLE_SUFFIXES
 
 _SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n?\Z")
 """Excel's own first line, which names the delimiter."""
@@ -62,7 +67,9 @@ class _Table:
             lines = itertools.chain([first] if first else [], iter(self._next_line, ""))
         records = self._records(csv.reader(lines, delimiter=sign, strict=True))
         names = self._names(next(records, (0, [])), columns)
+        empty = True
         for line, record in records:
+            empty = False
             if isinstance(record, str):
                 yield SourceRow(line, None, record)
             elif len(record) != len(names):
@@ -70,6 +77,9 @@ class _Table:
             else:
                 values = (value or None for value in record)
                 yield SourceRow(line, dict(zip(names, values, strict=True)), None)
+        if names and empty and columns.isdisjoint(names):
+            # "Not Found", as a server says it, is a table of one name and no rows.
+            raise self._refused(f"it has no rows and no column that is known: {', '.join(names)[:NAMES_CHARS]}")
 
     def _records(self, reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str] | str]]:
         """The line where each record begins, and its fields, or what is wrong with it."""

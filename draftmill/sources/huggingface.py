@@ -19,6 +19,8 @@ from draftmill.prompts.opening import open_raw, shown
 from draftmill.prompts.source_row import SourceRow
 from draftmill.sources import _columnar
 
+SUFFIXES, BINARY = (".arrow", ".feather"), True
+
 STREAM_MAGIC = b"\xff\xff\xff\xff"
 """What every message of a stream begins with."""
 

@@ -20,13 +20,15 @@ from typing import IO, Any
 from draftmill.errors import SourceError
 from draftmill.prompts.opening import open_utf8, shown
 from draftmill.prompts.source_row import SourceRow, kind
-from draftmill.sources._beginning import JSON_SPACE, PROMPT_COLUMNS, Beginning, beginning, wrapped
+from draftmill.sources._beginning import JSON_SPACE, JSON_SUFFIX, PROMPT_COLUMNS, Beginning, beginning, wrapped
 
 BLOCK_BYTES = 2**20
 """Bytes read at a time; as many more as are held already while a value is not complete."""
 
 MAX_VALUE_CHARS = 256 * 2**20
 """A longer element, or object around all rows, would fill the memory."""
+
+SUFFIXES = (JSON_SUFFIX,)
 
 _DECODER = json.JSONDecoder()
 

@@ -18,10 +18,12 @@ from typing import IO
 
 from draftmill.prompts.opening import open_utf8
 from draftmill.prompts.source_row import SourceRow, kind
-from draftmill.sources._beginning import Beginning, beginning
+from draftmill.sources._beginning import LINES_SUFFIXES, Beginning, beginning
 
 MAX_LINE_BYTES = 256 * 2**20
 """A longer line is no prompt for any context, and would fill the memory."""
+
+SUFFIXES = LINES_SUFFIXES
 
 _JSON_SPACE = b" \t\r\n"
 

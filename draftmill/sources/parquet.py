@@ -19,6 +19,8 @@ from draftmill.sources import _columnar
 
 MAGIC = b"PAR1"
 
+SUFFIXES, BINARY = (".parquet", ".pq"), True
+
 
 def sniff(path: str, head: bytes) -> bool:
     """True for Parquet's first bytes, whatever the name."""

@@ -44,6 +44,8 @@ def shelf(name: str) -> pytest.MarkDecorator:
 def test_a_source_sniffs_and_reads(name: str, tmp_path: Path) -> None:
     plugin = plugins.load("sources", name)
     assert plugin.sniff("notes.txt", b"just some words\n") is False
+    assert all(suffix.startswith(".") for suffix in plugin.SUFFIXES)
+    assert not getattr(plugin, "BINARY", False) or not plugin.sniff(f"a{plugin.SUFFIXES[0]}", b"")
     with pytest.raises(SourceError, match=r"missing\.file"):
         list(plugin.read(str(tmp_path / "missing.file"), columns=frozenset({"prompt"})))
 

@@ -338,3 +338,22 @@ def test_the_plan_names_who_follows_whom(storage: Storage, stored_rows: Callable
 def test_a_damaged_slice_is_not_planned_from(storage: Storage) -> None:
     with pytest.raises(FileNotFoundError):
         plan_of(storage, ["prompts/gone.parquet"])
+
+
+@pytest.mark.parametrize("removed", ["keep", "drop"])
+@pytest.mark.parametrize("reason", [Reason.PROMPT_TOO_LONG, Reason.SPECIAL_TEXT, Reason.PROMPT_INVALID])
+def test_stored_rows_of_a_prompt_that_is_rejected_now_stay(
+    storage: Storage, stored_rows: Callable[..., pa.Table], removed: str, reason: Reason
+) -> None:
+    old = stored_rows({"key": "old"}, {"key": "gone"})
+    seal(storage, Change(good=[storage.put_table("shards", old)]))
+    keys = (old["prompt_key"][0].as_py(),)
+    bad = [Rejection(reason, "now", "old", "prompts.jsonl", 7, keys), Rejection(reason, "", "b", "prompts.jsonl", 8)]
+    path = storage.put_table("prompts", rejections_table(bad)).path
+    rule = recipe().model_copy(update={"removed": removed})
+    plan = plan_of(storage, slices_of(storage, [build_row(0)], []), rejected=[path], recipe=rule)
+    gone = {"kept": int(removed == "keep"), "dropped": int(removed == "drop")}
+    assert (plan["spared"], plan["carried"], plan["removed"]) == (1, 1 + gone["kept"], gone)
+    dropped = storage.read_table(plan["dropped"]["path"])["row_key"].to_pylist() if plan["dropped"] else []
+    assert dropped == ([old["row_key"][1].as_py()] if removed == "drop" else [])
+    assert closes(plan)

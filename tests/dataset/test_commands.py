@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from draftmill.cli import app
@@ -19,6 +20,7 @@ from draftmill.dataset.seal import Change, seal
 from draftmill.dataset.storage import Storage
 from draftmill.errors import DatasetError, DraftmillError, RecipeError
 from draftmill.records import Reason, Rejection
+from draftmill.reporting.bar import BarListener
 
 Run = Callable[..., tuple[str, dict[str, Any]]]
 
@@ -115,10 +117,45 @@ def test_verify_lists_what_it_did_not_verify(dataset: Storage, run: Run) -> None
     assert "not verified: notes.txt: 1 not draftmill's" in said
 
 
-@pytest.mark.parametrize("command", ["status", "diff", "compact", "gc"])
-def test_no_dataset_there(storage: Storage, run: Run, command: str) -> None:
-    with pytest.raises(RecipeError):
-        run(command, storage.url)
+EVERY = [["status"], ["show", "0"], ["verify"], ["diff"], ["compact"], ["gc"], ["rerun"]]
+
+
+def call(command: Sequence[str], url: str) -> Result:
+    name, *more = command
+    return CliRunner().invoke(app, [name, url, *more])
+
+
+@pytest.mark.parametrize("command", EVERY, ids=lambda command: command[0])
+def test_no_dataset_there(storage: Storage, command: Sequence[str]) -> None:
+    if command == ["verify"]:  # whose word is a fault
+        assert "no manifest" in call(command, storage.url).output
+        return
+    error = call(command, storage.url).exception
+    assert isinstance(error, RecipeError)
+    assert error.what == "no dataset there"
+
+
+@pytest.mark.parametrize("command", EVERY, ids=lambda command: command[0])
+@pytest.mark.parametrize("url", ["s3://KEY:hunter2@bucket/x", "https://u:hunter2@h/x", "s3://bucket//x", "s3:/b/x"])
+def test_no_place(url: str, command: Sequence[str]) -> None:
+    result = call(command, url)
+    assert isinstance(result.exception, RecipeError)
+    assert "hunter2" not in result.output + str(result.exception)
+
+
+@pytest.mark.parametrize("command", EVERY, ids=lambda command: command[0])
+def test_a_storage_that_does_not_answer_is_waited_for_aloud(
+    command: Sequence[str], s3_environment: Callable[[dict[str, str]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("draftmill.dataset.patience.SILENT_S", 0.0)
+    monkeypatch.setattr("draftmill.dataset.storage.START_S", 1.0)
+    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"}
+    s3_environment(keys | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
+    said: list[str] = []
+    monkeypatch.setattr(BarListener, "stage", lambda _, text: said.append(text))
+    result = call(command, "s3://bucket/x")
+    assert isinstance(result.exception, DatasetError)
+    assert any("waiting up to 1 s" in text for text in said)
 
 
 def test_no_age(dataset: Storage, run: Run) -> None:

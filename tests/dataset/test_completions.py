@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from draftmill.dataset.completions import GENERATED, generated, read_completions, unfinished, upload
+from draftmill.dataset.completions import GENERATED, generated, read_completions, unfinished, upload, used_up
 from draftmill.dataset.journal import Journal
 from draftmill.dataset.schema import completions_table
 from draftmill.dataset.storage import Storage
+from draftmill.dataset.stored import requests_table
 from draftmill.errors import DatasetError
 from draftmill.records import Completion
 
@@ -65,10 +66,26 @@ def test_what_was_generated_is_in_all_parts_with_how_it_ended(storage: Storage, 
 
 
 def test_an_earlier_turn_waits_only_until_its_row_is_sealed_in_any_attempt(storage: Storage, completion: Make) -> None:
-    turn = completion("a", attempt=1)
-    turn = replace(turn, row=replace(turn.row, whole=completion("c").row.row_key))
+    turn, whole = completion("a", attempt=1), completion("c").row.row_key
+    turn = replace(turn, row=replace(turn.row, whole=whole))
     part = storage.put_table("completions", completions_table([turn])).path
-    assert unfinished(storage, []).to_pylist() == [{"row_key": completion("c").row.row_key, "attempt": 0, "part": part}]
+    assert unfinished(storage, []).to_pylist() == [{"row_key": whole, "attempt": 0, "part": part}]
+    assert used_up(storage, [], [requests_table([(turn.row.row_key, 1)])]) == []
+    assert used_up(storage, [], [requests_table([(whole, 0)])]) == [part]
+
+
+def test_parts_that_gc_takes_between_listing_and_reading_are_left_out(
+    storage: Storage, completion: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [storage.put_table("completions", completions_table([completion(name)])).path for name in "abc"]
+    listing = storage.list("completions")
+    monkeypatch.setattr(storage, "list", lambda folder: listing)
+    for taken in (listing[1], listing[0], listing[2]):
+        storage.remove(taken)
+        left = {part for part in parts if storage.exists(part)}
+        assert set(generated(storage)["part"].to_pylist()) == left
+        assert set(unfinished(storage, [])["part"].to_pylist()) == left
+    assert generated(storage).equals(GENERATED.empty_table())
 
 
 @pytest.mark.parametrize("read", [generated, lambda storage: unfinished(storage, [])])

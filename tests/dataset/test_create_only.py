@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 
@@ -55,8 +56,8 @@ class Careless:
         self.objects.pop(path, None)
 
     def check(self) -> None: ...
-    def size(self, path: str) -> int:
-        return len(self.read(path))
+    def entry(self, path: str) -> Entry:
+        return Entry(path, len(self.read(path)), datetime.now(UTC))
 
     def entries(self, folder: str) -> list[Entry]:
         return []

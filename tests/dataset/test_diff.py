@@ -177,11 +177,14 @@ def test_which_two(storage: Storage, sealer: Callable[..., Manifest]) -> None:
 
 
 def test_one_manifest_or_none(storage: Storage, sealer: Callable[..., Manifest]) -> None:
-    with pytest.raises(RecipeError):
-        difference(storage.url)
+    named = [(None, None), (1, None), (None, 1), (1, 2)]
+    for old, new in named:
+        with pytest.raises(RecipeError, match="no dataset there"):
+            difference(storage.url, old, new)
     sealer([{"key": "a"}])
-    with pytest.raises(RecipeError):
-        difference(storage.url)
+    for old, new in named:
+        with pytest.raises(RecipeError, match="only one manifest"):
+            difference(storage.url, old, new)
 
 
 @pytest.mark.parametrize("kind", ["shards", "quarantine", "rejected"])

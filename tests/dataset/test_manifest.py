@@ -13,6 +13,7 @@ from draftmill.dataset.manifest import DataRef, Made, Manifest, manifest_path, n
 from draftmill.dataset.schema import FORMAT
 from draftmill.dataset.storage import Storage
 from draftmill.errors import DatasetError
+from draftmill.identity import digest
 
 
 def build(version: int = 1, **changes: Any) -> Manifest:
@@ -125,9 +126,30 @@ def test_another_format(storage: Storage, tmp_path: Path) -> None:
     assert "format" in _refused(storage, tmp_path, build(format=99).to_bytes())
 
 
-def test_unknown_keys_are_refused_even_with_a_right_hash(storage: Storage, tmp_path: Path) -> None:
-    from draftmill.identity import digest
+@pytest.mark.parametrize("format_", [2, 99, None])
+def test_a_manifest_of_another_format_is_sound_and_stays(storage: Storage, format_: int | None) -> None:
+    data = {key: value for key, value in json.loads(build().to_bytes()).items() if key != "sha256"} | {
+        "format": format_
+    }
+    storage.create(manifest_path(1), json.dumps(data | {"sha256": digest(data)}).encode())
+    with pytest.raises(DatasetError, match="of another format") as caught:
+        newest(storage)
+    assert "do not remove it; use the draftmill that made it" in caught.value.remedy
+    assert "away" not in caught.value.remedy
 
+
+def test_of_damaged_manifests_only_the_newest_may_be_moved_away(storage: Storage) -> None:
+    """An older one that is missing cuts the chain, and one that is not there cannot be moved."""
+    storage.create(manifest_path(1), b"{")
+    with pytest.raises(DatasetError) as damaged:
+        newest(storage)
+    with pytest.raises(DatasetError) as missing:
+        read_manifest(storage, 2)
+    assert "only if it is the newest" in damaged.value.remedy
+    assert "away" not in missing.value.remedy
+
+
+def test_unknown_keys_are_refused_even_with_a_right_hash(storage: Storage, tmp_path: Path) -> None:
     data = json.loads(build().to_bytes())
     data["extra"] = 1
     del data["sha256"]

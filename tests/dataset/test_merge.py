@@ -41,7 +41,13 @@ def request(row: Row) -> tuple[str, int]:
 
 def reference(sealed: list[Row], new: list[Row], dropped: set[Any], succession: dict[Any, str]) -> list[Fate]:
     rows = [(row, False) for row in sealed] + [(row, True) for row in new]
-    fates = [Fate.DROPPED if not is_new and request(row) in dropped else Fate.STAYS for row, is_new in rows]
+    there_before = {request(row) for row in sealed}
+    fates = [Fate.STAYS] * len(rows)
+    for place, (row, is_new) in enumerate(rows):
+        if request(row) in dropped and not is_new:
+            fates[place] = Fate.DROPPED
+        elif request(row) in dropped and request(row) not in there_before:
+            fates[place] = Fate.GONE
 
     def staying() -> list[int]:
         return [place for place, fate in enumerate(fates) if fate is Fate.STAYS]

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftmill.dataset import patience as module
 from draftmill.dataset.objects import StorageFault
-from draftmill.dataset.patience import LONGEST_PAUSE_S, SAID_AFTER, Patience, pause_s
+from draftmill.dataset.patience import FIRST_PAUSE_S, LONGEST_PAUSE_S, SAID_AFTER, START_S, Patience, pause_s
 from draftmill.progress import Rows
 
 LIMIT_S = 600.0
@@ -107,6 +108,41 @@ def test_an_object_that_is_not_there_is_an_answer(patience: Patience, heard: Hea
     with pytest.raises(FileNotFoundError):
         patience.persist(answers(*[fault()] * SAID_AFTER, FileNotFoundError()))
     assert len(heard.texts) == 2
+
+
+@pytest.mark.parametrize("takes_s", [0.0, 3.0, 10.0])
+def test_silence_at_the_start_is_measured_from_the_start(patience: Patience, time: Time, takes_s: float) -> None:
+    def hangs() -> object:
+        time.sleep(takes_s)
+        raise fault(silent=True)
+
+    with pytest.raises(StorageFault):
+        patience.persist(hangs, silence_s=START_S)
+    assert START_S <= time.now_s <= START_S + takes_s + FIRST_PAUSE_S
+
+
+def test_a_request_that_nobody_answers_is_said_while_it_waits(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = threading.Event()
+    monkeypatch.setattr(module, "SILENT_S", 0.01)
+    monkeypatch.setattr(heard, "stage", lambda text: (heard.texts.append(text), said.set()))
+
+    def hangs() -> object:
+        return said.wait(60)
+
+    assert Patience(told=heard).persist(hangs, silence_s=START_S)
+    assert heard.texts == ["the object storage has not answered yet; waiting up to 20 s"]
+
+
+def test_an_answer_in_time_ends_the_watch(heard: Heard) -> None:
+    before = threading.active_count()
+    patience = Patience(told=heard)
+    with pytest.raises(StorageFault):
+        patience.persist(answers(fault(transient=False)), silence_s=START_S)
+    assert patience.persist(answers("here"), silence_s=START_S) == "here"
+    for timer in [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]:
+        timer.join(60)
+    assert threading.active_count() <= before
+    assert heard.texts == []
 
 
 @pytest.mark.parametrize(("silent", "silence_s", "limit_s"), [(1, 20.0, 20.0), (0, 20.0, LIMIT_S), (1, None, LIMIT_S)])

@@ -193,7 +193,16 @@ def test_a_held_row_named_in_again_takes_the_attempt_that_a_killed_run_has_made(
     assert (asked(made), made.resumed) == ([(0, 2)], 1)
     new = plan(rows, known, parts(("a", 0, "p"), ("a", 1, "p")), again=again)
     assert (asked(new), new.resumed) == ([(0, 2)], 0)
-    assert plan(rows, known, parts(("a", 2, "p"))).held == 1
+
+
+def test_an_attempt_that_an_interrupted_rerun_has_made_comes_back_by_itself() -> None:
+    known = stored({"key": "a", "attempt": 1, "reason": "degenerate"}, {"key": "b"})
+    rows = planned(("a", "a", 64), ("b", "b", 64))
+    made = plan(rows, known, parts(("a", 2, "p"), ("b", 1, "p")))
+    assert (asked(made), made.resumed, made.to_ask, made.held, made.kept) == ([(0, 2)], 1, 0, 0, 1)
+    assert kinds(made) == {"again": 1}
+    for not_beyond in (("a", 1, "p"), ("a", 2, "p", "length", 32)):
+        assert plan(rows, known, parts(not_beyond)).held == 1
 
 
 def prior(result: Plan) -> list[tuple[int, int | None, str | None]]:
@@ -338,7 +347,24 @@ def test_two_samples_after_one_ask_the_second_ones_only() -> None:
 def test_one_sample_after_two_is_the_second_ones_removed() -> None:
     known = with_samples(stored({"key": "a0", "slot": "a"}, {"key": "a1", "slot": "a"}), 0, 1)
     result = plan(planned(("a0", "a", 64)), known)
-    assert (result.kept, result.carried, result.removed, result.missing.num_rows) == (1, 1, 1, 0)
+    assert (result.kept, result.carried, result.removed, result.missing.num_rows) == (1, 1, 0, 0)
+
+
+@pytest.mark.parametrize("removed", ["keep", "drop"])
+def test_dropped_is_only_what_is_gone_from_the_source(removed: str) -> None:
+    """Not a second sample where one is planned, nor a prompt that is there and cannot be sent."""
+    known = with_samples(
+        stored(
+            *({"key": "a0", "slot": "a"}, {"key": "a1", "slot": "a"}, {"key": "long"}),
+            *({"key": "long", "attempt": 1, "reason": "degenerate"}, {"key": "gone"}),
+        ),
+        *(0, 1, 0, 0, 0),
+    )
+    result = plan(planned(("a0", "a", 64)), known, removed=removed, rejected=pa.array(["long", "another"]))
+    assert (result.kept, result.spared, result.removed) == (1, 2, 1)
+    assert dropped(result) == ({("gone", 0)} if removed == "drop" else set())
+    assert (result.carried, result.carried_bad) == ((3, 1) if removed == "keep" else (2, 1))
+    assert result.missing.num_rows == 0
 
 
 def test_each_missing_row_is_of_one_kind() -> None:

@@ -58,6 +58,7 @@ OPTIONS = st.fixed_dictionaries(
         "removed": st.sampled_from(["keep", "drop"]),
         "again": st.sampled_from([frozenset(), frozenset({"degenerate"}), frozenset({"degenerate", "truncated"})]),
         "continuing": st.booleans(),
+        "rejected": st.lists(SLOT["prompt_key"], max_size=2),
     }
 )
 
@@ -68,7 +69,9 @@ def slot(row: Row) -> tuple[Any, ...]:
     return row["prompt_key"], row["variant"], row["sample"]
 
 
-def why_missing(row: Row, mine: list[Row], stored: list[Row], again: frozenset[str], continuing: bool) -> Kind | None:
+def why_missing(
+    row: Row, mine: list[Row], made: list[Row], stored: list[Row], again: frozenset[str], continuing: bool
+) -> Kind | None:
     """None: it is not."""
     if not mine:
         if slot(row) in {slot(other) for other in stored}:
@@ -81,7 +84,10 @@ def why_missing(row: Row, mine: list[Row], stored: list[Row], again: frozenset[s
         cut = newest["finish_reason"] == "length" and newest["reason"] in (None, "truncated")
     if cut and max(other["max_new_tokens"] for other in mine) < row["max_new_tokens"]:
         return Kind.LONGER
-    return Kind.AGAIN if stands["reason"] in again else None
+    if stands["good"]:
+        return None
+    is_made = request(row, mine, made, continuing)[1]
+    return Kind.AGAIN if is_made or stands["reason"] in again else None
 
 
 def request(row: Row, mine: list[Row], made: list[Row], continuing: bool) -> tuple[Any, ...]:
@@ -110,6 +116,7 @@ def reference(
     removed: str,
     again: frozenset[str],
     continuing: bool,
+    rejected: list[str],
 ) -> dict[str, Any]:
     first: dict[str, int] = {}
     missing, duplicates, kinds, places = [], {}, Counter[Kind](), Counter[str]()
@@ -121,11 +128,11 @@ def reference(
             continue
         first[key] = index
         mine = [other for other in stored if other["row_key"] == key]
-        kind = why_missing(row, mine, stored, again, continuing)
+        made = [other for other in generated if other["row_key"] == key]
+        kind = why_missing(row, mine, made, stored, again, continuing)
         if kind is None:
             places["kept" if any(other["good"] for other in mine) else "held"] += 1
             continue
-        made = [other for other in generated if other["row_key"] == key]
         missing.append((index, *request(row, mine, made, continuing)))
         kinds[kind] += 1
         coming.add(key)
@@ -141,8 +148,9 @@ def reference(
             succession[name] = heirs[0]
             places["carried" if row["good"] and heirs[0] not in coming else "superseded"] += 1
             continue
-        places["removed"] += row["good"]
-        if removed == "drop":
+        is_there = row["prompt_key"] in rejected or slot(row)[:2] in {slot(other)[:2] for other in planned}
+        places["spared" if is_there else "removed"] += row["good"]
+        if removed == "drop" and not is_there:
             dropped.add(name)
         else:
             places[side] += 1
@@ -156,7 +164,7 @@ def reference(
     }
 
 
-NUMBERS = ("kept", "held", "carried", "carried_bad", "superseded", "removed", "resumed", "to_ask")
+NUMBERS = ("kept", "held", "carried", "carried_bad", "superseded", "removed", "spared", "resumed", "to_ask")
 
 
 def found(plan: Plan) -> dict[str, Any]:
@@ -173,9 +181,14 @@ def found(plan: Plan) -> dict[str, Any]:
 
 def as_numbers(*tables: pa.Table) -> list[pa.Table]:
     """The keys as `known` has them: dictionary columns over one list of texts."""
-    texts = Texts()
-    numbers = [texts.add(table["row_key"]) for table in tables]
-    return [table.set_column(0, "row_key", texts.column(column)) for table, column in zip(tables, numbers, strict=True)]
+    texts = {"row_key": Texts(), "prompt_key": Texts()}
+    columns = [{name: texts[name].add(table[name]) for name in texts if name in table.column_names} for table in tables]
+    return [
+        pa.table(
+            {name: texts[name].column(found[name]) if name in found else table[name] for name in table.column_names}
+        )
+        for table, found in zip(tables, columns, strict=True)
+    ]
 
 
 @settings(max_examples=100, deadline=None)
@@ -187,7 +200,8 @@ def test_the_plan_is_the_plain_one(
         pa.Table.from_pylist(rows, schema)
         for rows, schema in ((planned, PLANNED), (stored, STORED), (generated, GENERATED))
     ]
-    plan = make_plan(*(as_numbers(*tables) if numbers else tables), **options)
+    rejected = pa.array(options["rejected"], pa.string())
+    plan = make_plan(*(as_numbers(*tables) if numbers else tables), **{**options, "rejected": rejected})
     assert found(plan) == reference(planned, stored, generated, **options)
     assert sum(plan.kinds.values()) == plan.missing.num_rows
     assert sum(plan.held_reasons.values()) == plan.held

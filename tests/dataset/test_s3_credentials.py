@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from draftmill.dataset import s3_objects
 from draftmill.dataset import storage as storage_module
 from draftmill.dataset.storage import Storage, open_storage
 from draftmill.errors import DatasetError
@@ -129,8 +131,39 @@ def test_no_credentials(bucket: str, seaweed: SeaweedFS, use: UseS3, home: Path)
 def test_a_profile_that_is_not_there(bucket: str, seaweed: SeaweedFS, use: UseS3, home: Path) -> None:
     use({"AWS_ENDPOINT_URL": seaweed.url, "AWS_PROFILE": "nightly"})
     error = told(bucket)
-    assert "no usable credentials" in error.what
-    assert "profile nightly" in str(error.value)
+    assert "profile nightly is in no file" in error.what
+    assert "AWS_PROFILE" in error.remedy
+
+
+@pytest.mark.parametrize("missing", ["AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"])
+def test_half_of_the_keys_in_the_environment(
+    missing: str, bucket: str, seaweed: SeaweedFS, use: UseS3, home: Path
+) -> None:
+    use({name: value for name, value in seaweed.environment.items() if name != missing})
+    error = str(told(bucket))
+    assert missing in error
+    assert not [value for value in keys(seaweed).values() if value in error]
+
+
+def test_half_of_the_keys_in_a_profile(bucket: str, seaweed: SeaweedFS, use: UseS3, home: Path) -> None:
+    (home / ".aws" / "credentials").write_text(f"[default]\naws_access_key_id={seaweed.access_key}\n")
+    use({"AWS_ENDPOINT_URL": seaweed.url})
+    error = told(bucket)
+    assert "half of the credentials is missing: aws_secret_access_key" in error.what
+    assert seaweed.access_key not in str(error)
+
+
+@pytest.mark.parametrize("name", ["config", "credentials"])
+@pytest.mark.parametrize("content", [b"secret words\n", b"[default]\ns3 =\n  secret words\n", b"\xff\xfesecret"])
+def test_a_damaged_configuration_is_named(
+    name: str, content: bytes, bucket: str, seaweed: SeaweedFS, use: UseS3, home: Path
+) -> None:
+    file = home / ".aws" / name
+    file.write_bytes(content)
+    use({"AWS_ENDPOINT_URL": seaweed.url})
+    error = told(bucket)
+    assert str(file) in error.remedy
+    assert "secret" not in str(error)
 
 
 def test_a_missing_bucket(bucket: str) -> None:
@@ -147,6 +180,30 @@ def test_an_endpoint_that_does_not_answer(bucket: str, seaweed: SeaweedFS, use: 
     assert "does not answer" in error.what
     assert NOWHERE in str(error.value)
     assert "AWS_ENDPOINT_URL" in error.remedy
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_endpoint_that_accepts_and_never_answers(
+    bucket: str, seaweed: SeaweedFS, use: UseS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_objects, "FIRST_READ_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        use(seaweed.environment | {"AWS_ENDPOINT_URL": endpoint})
+        error = told(bucket)
+    assert "does not answer" in error.what
+    # Not ReadTimeoutError, which comes after READ_S.
+    assert error.value == f"FSTimeoutError; endpoint {endpoint}"
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("endpoint", ["http://user:hunter2@{}", "user:hunter2@{}", "http://{}/?token=hunter2"])
+def test_an_endpoint_with_a_secret_in_it(endpoint: str, bucket: str, seaweed: SeaweedFS, use: UseS3) -> None:
+    for host in (NOWHERE.removeprefix("http://"), seaweed.url.removeprefix("http://")):
+        use(seaweed.environment | {"AWS_ENDPOINT_URL": endpoint.format(host)})
+        error = told(bucket)
+        assert host in str(error.value)
+        assert "hunter2" not in str(error) + repr(error) + str(error.__cause__)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -42,10 +42,10 @@ def refused(status: int, code: str = "", words: str = "no") -> ClientError:
     return ClientError(answer, "PutObject")
 
 
-def untrusted() -> Exception:
+def untrusted(url: str = "https://s3.test") -> Exception:
     error = ssl.SSLCertVerificationError()
     key: Any = SimpleNamespace(ssl=True, host="s3.test", port=443, is_ssl=True)
-    return boto.SSLError(endpoint_url="https://s3.test", error=aiohttp.ClientConnectorCertificateError(key, error))
+    return boto.SSLError(endpoint_url=url, error=aiohttp.ClientConnectorCertificateError(key, error))
 
 
 CASES = [
@@ -72,8 +72,10 @@ CASES = [
     (refused(400, "SomethingNew"), Cause.OTHER),
     (refused(400, "SomethingNew", "please SlowDown"), Cause.OTHER),
     (boto.NoCredentialsError(), Cause.NO_CREDENTIALS),
-    (boto.PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"), Cause.NO_CREDENTIALS),
-    (boto.ProfileNotFound(profile="night"), Cause.NO_CREDENTIALS),
+    (boto.CredentialRetrievalError(provider="process", error_msg="1"), Cause.NO_CREDENTIALS),
+    (boto.PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"), Cause.HALF_CREDENTIALS),
+    (boto.ProfileNotFound(profile="night"), Cause.NO_PROFILE),
+    (boto.ConfigParseError(path="/home/me/.aws/config"), Cause.CONFIGURATION),
     (boto.SSOTokenLoadError(error_msg="gone"), Cause.EXPIRED),
     (boto.UnauthorizedSSOTokenError(), Cause.EXPIRED),
     (boto.NoRegionError(), Cause.REGION),
@@ -154,3 +156,49 @@ def test_an_outage_is_named_by_its_endpoint_without_a_look_at_credentials() -> N
     assert (
         fault(refused(503, "SlowDown"), Client("http://s3.test", look)).value == "503 SlowDown; endpoint http://s3.test"
     )
+
+
+def test_it_names_the_profile_the_missing_half_and_the_file() -> None:
+    profile, half, file = (
+        fault(error, CLIENT)
+        for error in (
+            boto.ProfileNotFound(profile="nightly"),
+            boto.PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"),
+            boto.ConfigParseError(path="/home/me/{x}/config"),
+        )
+    )
+    assert profile.what == "profile nightly is in no file"
+    assert "[profile nightly]" in profile.remedy
+    assert half.what == "half of the credentials is missing: AWS_SECRET_ACCESS_KEY"
+    assert half.remedy.startswith("set AWS_SECRET_ACCESS_KEY")
+    assert file.remedy == "correct or remove /home/me/{x}/config"
+
+
+ENDPOINTS = {
+    "http://user:hunter2@s3.test:9000": "http://s3.test:9000",
+    "https://user:hun/ter2@s3.test/base": "https://s3.test/base",
+    "https://hunter2@s3.test": "https://s3.test",
+    "user:hunter2@s3.test": "s3.test",
+    "https://s3.test/?token=hunter2": "https://s3.test/",
+    "http://user:hunter2@s3.test?token=hunter2": "http://s3.test",
+    "http://[::1]:9000": "http://[::1]:9000",
+    "nowhere": "nowhere",
+}
+
+
+@pytest.mark.parametrize(("url", "shown"), ENDPOINTS.items())
+@pytest.mark.parametrize("error", [error for error, _ in CASES], ids=lambda value: type(value).__name__)
+def test_an_endpoint_is_said_without_its_secrets(url: str, shown: str, error: Exception) -> None:
+    told = fault(error, Client(url, lambda: Credentials("the environment")))
+    assert f"endpoint {shown}" in told.value
+    for text in (str(told), told.what, told.value, told.remedy):
+        assert "hunter2" not in text
+        assert "hun/ter2" not in text
+
+
+@pytest.mark.parametrize("url", ENDPOINTS)
+def test_nor_where_the_client_quotes_it(url: str) -> None:
+    for quoted in (url, url.replace("?", "/bucket?"), url.partition("?")[2] or url):
+        told = fault(untrusted(quoted), Client(url, lambda: Credentials("the environment")))
+        assert "hunter2" not in told.value
+        assert "hun/ter2" not in told.value

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from botocore.exceptions import ClientError
 from s3fs.core import S3File
 
 from draftmill.dataset import s3_objects
@@ -142,3 +143,37 @@ def test_of_a_table_only_the_columns_asked_for_are_fetched(bucket: str, monkeypa
     # The footer comes with the 64 KB at the end.
     assert sum(fetched) < 0.05 * ref.bytes
     assert len(fetched) <= 2 + 5
+
+
+def test_an_object_that_is_put_again_while_it_is_read_is_read_on(storage: Storage) -> None:
+    """The same bytes have another ETag where the bucket's keys are its own. Here others stand for that."""
+    size = 3 * 2**20
+    storage.create("a", b"1" * size)
+
+    def read(file: Any) -> bytes:
+        first: bytes = file.read(2**20)
+        storage.replace("a", b"2" * size)
+        return first + file.read(2**20)
+
+    assert storage.read_open("a", read) == b"1" * 2**20 + b"2" * 2**20
+
+
+@pytest.mark.parametrize("does", DOES)
+def test_a_condition_that_failed_is_an_answer_to_create_alone(
+    does: str, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: Any, **__: Any) -> Any:
+        answer = {"Error": {"Code": "PreconditionFailed"}, "ResponseMetadata": {"HTTPStatusCode": 412}}
+        raise ClientError(answer, "any")
+
+    async def refuses_too(*_: Any, **__: Any) -> Any:
+        refuses()
+
+    fs = storage._objects._fs  # type: ignore[attr-defined]
+    monkeypatch.setattr(fs, "call_s3", refuses)
+    monkeypatch.setattr(fs, "_call_s3", refuses_too)
+    if does == "create":
+        assert storage.create("a", b"1") is Outcome.EXISTS
+    else:
+        with pytest.raises(DatasetError, match="412"):
+            DOES[does](storage)

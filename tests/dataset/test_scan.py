@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from draftmill.dataset.scan import OBJECTS_AT_ONCE, tables
+from draftmill.dataset.scan import OBJECTS_AT_ONCE, tables, tables_there
 from draftmill.dataset.storage import Storage, open_storage
 from draftmill.errors import DatasetError
 
@@ -74,3 +74,15 @@ def test_what_is_read_ahead_is_bounded(storage: Storage, monkeypatch: pytest.Mon
     with closing(tables(storage, paths, SCHEMA)) as found:
         next(found)
     assert len(opened) <= OBJECTS_AT_ONCE + 1
+
+
+def test_what_is_gone_is_left_out_where_that_is_asked_for(storage: Storage) -> None:
+    paths = [put(storage, f"{place} ", 2) for place in range(2 * OBJECTS_AT_ONCE)]
+    gone = {paths[0], paths[5], paths[-1]}
+    for path in gone:
+        storage.remove(path)
+    found = list(tables_there(storage, paths, SCHEMA))
+    assert [path for path, _ in found] == [path for path in paths if path not in gone]
+    assert [table["key"].to_pylist() for _, table in found] == [
+        [f"{place} 0", f"{place} 1"] for place, path in enumerate(paths) if path not in gone
+    ]

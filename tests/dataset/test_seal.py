@@ -532,4 +532,73 @@ def test_a_row_judged_anew_that_was_asked_again_meanwhile(dataset: Dataset, monk
     judged = dataset.bad({"key": "a"}, reason="truncated")
     sealed = dataset.seal({"key": "c"}, bad=[judged], dropped={dataset.request("a")})
     assert dataset.standing() == {("a", 1): "good", ("b", 0): "good", ("c", 0): "good"}
-    assert (sealed.tally.moved, sealed.tally.dropped, sealed.tally.replaced) == (0, 0, 1)
+    assert (sealed.tally.moved, sealed.tally.dropped, sealed.tally.yielded) == (0, 0, {("truncated", True): 1})
+
+
+@pytest.mark.parametrize("judged_good", [True, False])
+@pytest.mark.parametrize("others", ["drops it", "supersedes it"])
+def test_a_row_judged_anew_that_another_run_removed_meanwhile_stays_away(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, judged_good: bool, others: str
+) -> None:
+    dataset.seal({"key": "b"}, **({"bad": [dataset.bad({"key": "a"})]} if judged_good else {}))
+    if not judged_good:
+        dataset.seal({"key": "a"})
+    leaves = {"dropped": {dataset.request("a")}} if others == "drops it" else {"succession": dataset.to("b", "a")}
+    _meanwhile(monkeypatch, lambda: dataset.seal(**leaves))
+    change = {"dropped": {dataset.request("a")}}
+    sealed = (
+        dataset.seal({"key": "a"}, **change) if judged_good else dataset.seal(bad=[dataset.bad({"key": "a"})], **change)
+    )
+    assert dataset.standing() == {("b", 0): "good"}
+    assert (sealed.sealed, sealed.manifest.version, sealed.met) == (
+        False,
+        newest(dataset.storage).version,
+        sealed.manifest.version,
+    )
+    assert sealed.tally.moved == 0
+
+
+KEEP, APART = {"on_truncated": "keep", "degenerate": "auto"}, {"on_truncated": "quarantine", "degenerate": "auto"}
+PLAIN, THINK = {"default": {"end_ids": [2]}}, {"default": {"end_ids": [2, 4]}}
+RULES = [
+    ({"recipe": KEEP, "structures": PLAIN}, {"recipe": APART, "structures": PLAIN}),
+    ({"recipe": KEEP, "structures": PLAIN}, {"recipe": KEEP, "structures": THINK}),
+]
+same_or_other = pytest.mark.parametrize(("theirs", "ours"), [*RULES, *(pair[::-1] for pair in RULES)])
+
+
+@same_or_other
+def test_a_race_between_two_sets_of_rules_is_said_whoever_comes_second(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, theirs: dict[str, Any], ours: dict[str, Any]
+) -> None:
+    first = dataset.seal({"key": "a"}, **theirs).manifest
+    with monkeypatch.context() as patch:
+        _meanwhile(patch, lambda: dataset.seal({"key": "b"}, **theirs))
+        # Ours judged all of the first version's rows, and none of what was sealed meanwhile.
+        sealed = dataset.seal({"key": "c"}, judged=first.version, **ours)
+    assert (sealed.manifest.judged_alike, sealed.met) == (False, 2)
+    # What comes on top without judging says it too; what has judged that version's rows does not.
+    assert not dataset.seal({"key": "d"}, **ours).manifest.judged_alike
+    assert not dataset.seal({"key": "e"}, judged=3, **ours).manifest.judged_alike
+    assert dataset.seal({"key": "f"}, judged=5, **ours).manifest.judged_alike
+    assert dataset.seal({"key": "g"}, **ours).manifest.judged_alike
+
+
+@same_or_other
+def test_without_a_race_all_rows_are_judged_alike(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, theirs: dict[str, Any], ours: dict[str, Any]
+) -> None:
+    first = dataset.seal({"key": "a"}, **theirs).manifest
+    assert first.judged_alike
+    assert dataset.seal({"key": "b"}, judged=first.version, **ours).manifest.judged_alike
+    _meanwhile(monkeypatch, lambda: dataset.seal({"key": "c"}, **ours))
+    assert dataset.seal({"key": "d"}, **ours).manifest.judged_alike
+
+
+def test_what_a_change_inherits_is_its_real_parents(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset.seal({"key": "a"}, failed=[{"row_key": "ours"}])
+    winner = {"failed": [{"row_key": "winner's"}], "identity": {"default": "winner's"}}
+    _meanwhile(monkeypatch, lambda: dataset.seal({"key": "b"}, **winner))
+    sealed = dataset.seal({"key": "c"}, inherited=lambda parent: {"failed": parent.failed, "identity": parent.identity})
+    assert (sealed.manifest.version, sealed.manifest.failed) == (3, winner["failed"])
+    assert sealed.manifest.identity == winner["identity"]

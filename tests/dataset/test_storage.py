@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from draftmill.dataset.storage import Outcome, Storage, normal_url, open_storage, parquet_bytes
-from draftmill.errors import DatasetError, RecipeError
+from draftmill.dataset.storage import Outcome, Storage, open_storage, parquet_bytes
+from draftmill.errors import DatasetError
 
 ROUNDS = {"folder": 60, "prefix": 2}
 """SeaweedFS has those who wait for a name look again every second."""
@@ -170,11 +170,3 @@ def test_what_a_reader_raises_is_its_own(storage: Storage, stored_rows: Callable
 def test_no_path_leaves_the_dataset(storage: Storage, path: str) -> None:
     with pytest.raises(DatasetError):
         storage.create(path, b"1")
-
-
-def test_urls() -> None:
-    assert normal_url("s3://bucket/a/") == "s3://bucket/a"
-    assert normal_url("file:///x/y/") == normal_url("/x/y") == "/x/y"
-    for wrong in ("gs://bucket/a", "s3://", "http://host/a"):
-        with pytest.raises(RecipeError):
-            normal_url(wrong)

@@ -78,3 +78,28 @@ def test_what_the_disk_refuses_is_a_dataset_error(tmp_path: Path) -> None:
         with pytest.raises(DatasetError) as caught:
             refused("a", b"1")
         assert "cannot write" in caught.value.what
+
+
+@pytest.mark.parametrize("write", ["create", "replace"])
+@pytest.mark.parametrize("place", ["/proc/no-such-process/dataset", "a link to nowhere", "too long"])
+def test_a_folder_that_cannot_be_made(place: str, write: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "else")
+    place = {"a link to nowhere": str(tmp_path / "link"), "too long": str(tmp_path / ("x" * 300))}.get(place, place)
+    with pytest.raises(DatasetError) as caught:
+        getattr(open_storage(place), write)("shards/a", b"1")
+    assert "cannot write" in caught.value.what
+    assert place in str(caught.value)
+    assert "correct the path" in caught.value.remedy
+
+
+@pytest.mark.parametrize("write", ["create", "replace"])
+def test_a_folder_that_is_removed_while_it_is_written(
+    write: str, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "fsync", gone)
+    with pytest.raises(DatasetError, match="cannot write"):
+        getattr(storage, write)("shards/a", b"1")
+    assert os.listdir(tmp_path / "dataset") in ([], ["shards"])

@@ -25,9 +25,8 @@ Rows = Callable[..., pa.Table]
 @pytest.fixture
 def sealed(storage: Storage, stored_rows: Rows) -> Storage:
     """Two manifests; the newest lists two shards, one quarantine object, one rejected one."""
-    rejected = pa.table(
-        {"prompt_id": ["x"], "source": ["s"], "line": [1], "reason": ["prompt_invalid"], "detail": [""]},
-        schema=REJECTED,
+    rejected = pa.Table.from_pylist(
+        [{"prompt_id": "x", "source": "s", "line": 1, "reason": "prompt_invalid", "detail": ""}], schema=REJECTED
     )
     seal(
         storage, Change(good=[storage.put_table("shards", stored_rows({"key": "a"}, {"key": "b", "finish": "length"}))])

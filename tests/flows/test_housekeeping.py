@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 
 import pytest
 
+import tasks.seal
 from draftmill.dataset.card import card_state
+from draftmill.dataset.commit import commit as commit_change
 from draftmill.dataset.gc import garbage, remove
 from draftmill.dataset.housekeeping import collect_garbage, compact_dataset
-from draftmill.dataset.storage import open_storage
+from draftmill.dataset.storage import Storage, open_storage
 from draftmill.dataset.verify import verify
 from draftmill.errors import DatasetError
 from draftmill.serving.fake import FakeServer, Latency
@@ -143,3 +146,63 @@ async def test_what_gc_takes_from_a_run_elsewhere_is_an_error_and_is_made_again(
     assert sorted(row["prompt_id"] for row in mill.rows()) == sorted([f"new {n}" for n in range(12)] + TEN)
     assert len(set(asked)) == 12 + CANARY
     assert verify(storage).ok
+
+
+async def test_a_run_taken_up_after_days_is_safe_from_another_machines_gc(
+    mill: Any, fake_server: Callable[..., FakeServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its uploads are receipts of two days ago: nothing of them is put again unless it is made young."""
+
+    def gc_and_commit(storage: Storage, *arguments: Any) -> Any:
+        found = garbage(storage, now=datetime.now(UTC))
+        taken.extend(entry.path for entry in remove(storage, found).entries)
+        return commit_change(storage, *arguments)
+
+    def dies(*_: Any) -> None:
+        raise RuntimeError("the machine is off")
+
+    taken: list[str] = []
+    mill.prompts(TEN[:4])
+    async with fake_server() as fake:
+        mill.url = fake.url
+        await mill.refresh()
+        mill.prompts(TEN)
+        monkeypatch.setattr(tasks.seal, "commit_change", dies)
+        with pytest.raises(RuntimeError, match="off"):
+            await mill.refresh()
+        stamp = (datetime.now(UTC) - timedelta(days=2)).timestamp()
+        for path in Path(mill.dataset).rglob("*.*"):
+            os.utime(path, (stamp, stamp))
+        unsealed = set(open_storage(mill.dataset).list("shards")) - {ref.path for ref in mill.manifest.shards}
+        monkeypatch.setattr(tasks.seal, "commit_change", gc_and_commit)
+        before = len(fake.log)
+        data = await mill.refresh()
+    assert (data["state"], len(fake.log) - before, len(mill.rows())) == ("Completed", 0, 10)
+    assert unsealed
+    assert unsealed.isdisjoint(taken)
+    assert verify(open_storage(mill.dataset)).ok
+
+
+async def test_a_lost_race_without_the_plans_objects_ends_in_words_and_costs_no_request(
+    mill: Any, fake_server: Callable[..., FakeServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compacted_and_collected(storage: Storage, *arguments: Any) -> Any:
+        compact_dataset(mill.dataset)
+        for path in storage.list("prompts"):
+            storage.remove(path)
+        return commit_change(storage, *arguments)
+
+    mill.prompts(TEN[:6])
+    async with fake_server() as fake:
+        mill.url = fake.url
+        await mill.refresh()
+        mill.prompts(TEN)
+        with monkeypatch.context() as patched:
+            patched.setattr(tasks.seal, "commit_change", compacted_and_collected)
+            with pytest.raises(DatasetError, match="another run sealed meanwhile") as refused:
+                await mill.refresh()
+        assert "run again: what was generated is kept" in refused.value.remedy
+        before = len(fake.log)
+        data = await mill.refresh()
+        assert (data["state"], data["summary"]["rows"]["resumed"], len(fake.log) - before) == ("Completed", 4, 0)
+    assert len(mill.rows()) == 10

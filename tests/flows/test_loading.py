@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from draftmill.dataset.storage import open_storage
-from draftmill.errors import SourceError
+from draftmill.errors import RecipeError, SourceError
 from draftmill.progress import Rows, listening
 from draftmill.prompts import batches
 from tasks import load as module
@@ -79,6 +79,14 @@ async def test_a_file_that_changes_while_it_is_read_stops_the_run_and_leaves_no_
     write(file, {"prompt": "as it was"})
     data, _ = await planned(mill)
     assert data["summary"]["rows"]["generated"] == 1
+
+
+@pytest.mark.parametrize("path", ["", "*", "**/*.parquet", "dataset/prompts"])
+async def test_a_dataset_inside_its_prompts_is_refused_before_anything_is_written(mill, path) -> None:
+    (mill.folder / "dataset" / "prompts").mkdir(parents=True)
+    with pytest.raises(RecipeError, match="inside its own prompts"):
+        await mill.refresh(prompts__path=str(mill.folder / path))
+    assert not [file for file in (mill.folder / "dataset").rglob("*") if file.is_file()]
 
 
 async def test_a_source_that_grew_at_its_end_has_its_slices_already(mill, monkeypatch) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from prefect.artifacts import Artifact
 
+import tasks.seal
 from draftmill.rendering.prepare import CANARY_MESSAGES
 from draftmill.rendering.tokenizer import load_tokenizer
 from draftmill.reporting.verification import verify_dataset
@@ -280,3 +281,48 @@ async def test_a_plan_for_a_dataset_that_is_not_there_says_what_was_found(mill: 
         "  kept as they are: 0",
         "  rejected, cannot be sent: 1 (duplicate 1)",
     ]
+
+
+@pytest.mark.parametrize("removed", ["keep", "drop"])
+async def test_a_smaller_context_takes_no_row_of_a_prompt_that_is_still_there(
+    mill: Any, fake_server: Any, removed: str
+) -> None:
+    """What cannot be sent now was answered before; with `drop` only a prompt that is gone takes its rows along."""
+    long, gone = ["many words " * 30 + str(n) for n in range(3)], "to be removed"
+    mill.prompts([*SIX, *long, gone])
+    async with fake_server() as fake:
+        mill.url = fake.url
+        await mill.refresh(sampling__samples=2)
+        mill.prompts([*SIX, *long])
+        rows = (await mill.refresh(removed=removed, model__context_length=80))["summary"]["rows"]
+        counts = [rows[name] for name in ("planned", "kept", "rejected", "carried", "dropped")]
+        left = 2 * (removed == "drop")
+        # Of the long prompts two samples each, of the others the second one: none is asked any more.
+        assert counts == [9, 6, 3, 14 - left, left]
+        back = await mill.refresh(sampling__samples=2, removed=removed)
+    assert (back["summary"]["requests"], back["summary"]["rows"]["kept"]) == (0, 18)
+
+
+async def test_what_an_interrupted_rerun_made_comes_with_the_next_night(
+    mill: Any, fake_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: Any) -> None:
+        raise RuntimeError("the machine is off")
+
+    mill.prompts(SIX)
+    async with fake_server() as fake:
+        mill.url = fake.url
+        fake.rule = lambda number, request: Fault.NO_END if number > 1 else None
+        await mill.refresh()
+        assert (len(mill.rows()), len(mill.rows("quarantine"))) == (0, 6)
+        fake.rule = None
+        with monkeypatch.context() as patched:
+            patched.setattr(tasks.seal, "commit_change", dies)
+            with pytest.raises(RuntimeError, match="off"):
+                await mill.rerun(generate=True, reasons=sorted({row["reason"] for row in mill.rows("quarantine")}))
+        before = len(fake.log)
+        data = await mill.refresh()
+        assert (len(fake.log) - before, data["summary"]["rows"]["resumed"]) == (0, 6)
+        assert [row["attempt"] for row in mill.rows()] == [1] * 6
+        again = await mill.refresh()
+    assert (again["summary"]["rows"]["kept"], again["summary"]["sealed"]) == (6, False)

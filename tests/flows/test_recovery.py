@@ -40,6 +40,23 @@ async def test_answered_but_never_sealed(mill, fake_server) -> None:
     assert sorted(row["row_key"] for row in mill.rows()) == rows
 
 
+async def test_a_shard_that_was_damaged_before_its_seal_is_made_again_once_removed(mill, fake_server) -> None:
+    """Same size, other bytes: the receipt still holds, and the commit does not take it."""
+    await sealed(mill, fake_server)
+    rows = sorted(tuple(row["input_ids"]) for row in mill.rows())
+    shutil.rmtree(Path(mill.dataset) / "manifests")
+    shard = min(Path(mill.dataset, "shards").iterdir())
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    with pytest.raises(DatasetError, match=shard.name):
+        await mill.refresh()
+    assert mill.manifest is None
+    shard.unlink()
+    assert (await mill.refresh())["summary"]["requests"] == 0
+    assert sorted(tuple(row["input_ids"]) for row in mill.rows()) == rows
+    assert shard.read_bytes() == whole
+
+
 async def test_from_the_dataset_alone_on_another_machine(mill, fake_server, monkeypatch, tmp_path) -> None:
     """No journal, no receipts, no manifest: the completions in the dataset are enough."""
     await sealed(mill, fake_server)

@@ -7,10 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tasks.rejudge
+from draftmill.dataset.manifest import manifest_path, read_manifest
+from draftmill.dataset.schema import SHARD
+from draftmill.dataset.seal import Change, seal
+from draftmill.dataset.storage import Outcome, Storage, open_storage
 from draftmill.errors import GateRefused
+from draftmill.reporting.since import TWO_SETS
 from draftmill.reporting.verification import verify_dataset
 from draftmill.serving.answers import Card
 from draftmill.serving.fake import FakeServer
@@ -192,3 +198,73 @@ async def test_rows_of_an_older_template_are_not_judged_by_the_new_ones_structur
     assert verify_dataset(qwen.dataset).faults == []
     again = await qwen.refresh(**fixed, degenerate=300)
     assert (again["summary"]["rows"]["rejudged"], names(qwen)) == (0, EIGHT)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, version: int, other: Callable[[Storage], None]) -> None:
+    """Another machine seals in the moment before our first commit of this version."""
+    create, left = Storage.create, [other]
+
+    def lost(self: Storage, path: str, data: bytes) -> Outcome:
+        if left and path == manifest_path(version):
+            left.pop()(self)
+        return create(self, path, data)
+
+    monkeypatch.setattr(Storage, "create", lost)
+
+
+def brings_a_cut_row(storage: Storage) -> None:
+    """As a run on the first version does, with its rules: one more row, cut by length."""
+    first = read_manifest(storage, 1)
+    rows = pa.concat_tables([storage.read_table(ref.path) for ref in first.shards]).to_pylist()
+    row = next(row for row in rows if row["finish_reason"] == "length")
+    row |= {"row_key": "0" * 64, "prompt_key": "1" * 64, "prompt_id": "the other machine's"}
+    shard = storage.put_table("shards", pa.Table.from_pylist([row], SHARD))
+    words = {name: getattr(first, name) for name in ("identity", "structures", "provenance", "rejected", "counts")}
+    recipe = first.recipe | {"card": {"theirs": True}}
+    failed = [{"row_key": "2" * 64, "prompt_id": "", "source": "", "detail": "theirs"}]
+    seal(storage, Change(good=[shard], recipe=recipe, failed=failed, **words))
+
+
+async def test_rows_that_another_machine_seals_while_ours_are_judged_are_judged_too(
+    qwen: Any, judgings: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(longer_and_shorter) as fake:
+        qwen.url = fake.url
+        await qwen.refresh(sampling__max_new_tokens=3)
+    cut = [row["prompt_id"] for row in qwen.rows() if row["finish_reason"] == "length"]
+    meanwhile(monkeypatch, 2, brings_a_cut_row)
+    data = await qwen.refresh(sampling__max_new_tokens=3, on_truncated="quarantine")
+    assert names(qwen, "quarantine") == sorted([*cut, "the other machine's"])
+    assert data["summary"]["rows"]["rejudged"] == len(cut) + 1
+    storage = open_storage(qwen.dataset)
+    assert judgings == [1, 3]
+    assert [read_manifest(storage, version).judged_alike for version in (1, 2, 3, 4)] == [True, True, False, True]
+    # What else the manifest says is the word of the one it was built on.
+    lost = read_manifest(storage, 3)
+    assert (lost.recipe["card"], lost.failed[0]["detail"]) == ({"theirs": True}, "theirs")
+    assert lost.recipe["on_truncated"] == "quarantine"
+    assert (qwen.manifest.version, verify_dataset(qwen.dataset).faults) == (4, [])
+
+
+async def test_rows_that_another_machine_seals_by_the_old_rules_before_ours_are_judged_the_next_night(
+    qwen: Any, judgings: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strict = {"sampling__max_new_tokens": 3, "on_truncated": "quarantine"}
+    async with serving(longer_and_shorter) as fake:
+        qwen.url = fake.url
+        await qwen.refresh(sampling__max_new_tokens=3)
+        qwen.prompts([*EIGHT, "new"])
+        meanwhile(monkeypatch, 3, brings_a_cut_row)
+        await qwen.refresh(**strict)
+    assert "the other machine's" in names(qwen)
+    assert (qwen.manifest.version, qwen.manifest.judged_alike) == (4, False)
+    found = verify_dataset(qwen.dataset)
+    assert found.faults == []
+    assert any("the next judges all rows again" in words for words in found.not_verified)
+    planned = await qwen.refresh(plan_only=True, **strict)
+    assert any(f"rules changed ({TWO_SETS})" in line for line in planned["plan"])
+    await qwen.refresh(**strict)
+    assert "the other machine's" in names(qwen, "quarantine")
+    assert (qwen.manifest.version, qwen.manifest.judged_alike, judgings) == (5, True, [1, 4])
+    await qwen.refresh(**strict)
+    assert (qwen.manifest.version, judgings) == (5, [1, 4])

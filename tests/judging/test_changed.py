@@ -28,7 +28,7 @@ RULES: dict[str, Any] = {"on_truncated": "keep", "degenerate": "auto"}
 
 
 def changed(now: Structure = PLAIN, **rules: Any) -> list[str]:
-    return changed_rules(RULES, {"default": PLAIN.to_json()}, RULES | rules, {"default": now})
+    return changed_rules(RULES, {"default": PLAIN.to_json()}, RULES | rules, {"default": now.to_json()})
 
 
 def test_the_same_rules_are_no_change() -> None:
@@ -84,7 +84,7 @@ def test_every_other_field_of_a_structure_is_a_rule(change: dict[str, Any]) -> N
 
 
 def test_only_variants_that_both_have_count() -> None:
-    think = replace(PLAIN, end_ids=(4,))
-    sealed = {"fast": PLAIN.to_json(), "gone": think.to_json()}
-    assert changed_rules(RULES, sealed, RULES, {"fast": PLAIN, "new": think}) == []
+    plain, think = PLAIN.to_json(), replace(PLAIN, end_ids=(4,)).to_json()
+    sealed = {"fast": plain, "gone": think}
+    assert changed_rules(RULES, sealed, RULES, {"fast": plain, "new": think}) == []
     assert changed_rules(RULES, sealed, RULES, {"fast": think, "new": think}) == ["structure of fast"]

@@ -103,6 +103,20 @@ def test_a_saved_dataset_and_what_another_process_adds(bucket, tmp_path):
     assert prompts_of(f"{bucket}/in") == ["a", "b", "c", "in/z.jsonl"]
 
 
+def test_a_scheme_in_another_spelling_is_the_same_place(bucket):
+    put(bucket, "p/a.jsonl")
+    name = bucket.removeprefix("s3://")
+    assert found(f"S3://{name}/p", f"s3a://{name}/p/*", f"{bucket}/p") == [f"{bucket}/p/a.jsonl"]
+    assert prompts_of(f"s3a://{name}/p/a.jsonl") == ["p/a.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["p/b.parquet", "p/b.jsonl.gz", "p/b.arrow"])
+def test_a_part_of_no_bytes_stops_the_run(bucket, name):
+    put(bucket, "p/a.jsonl").pipe_file(f"{bucket}/{name}", b"")
+    with pytest.raises(SourceError, match=rf"{name}, which is empty"):
+        prompts_of(f"{bucket}/p")
+
+
 def test_columnar_files_are_read_in_ranges(bucket, tmp_path):
     Dataset.from_dict({"prompt": ["a", "b"], "odd": [[0.5] * 1000] * 2}).to_parquet(str(tmp_path / "a.parquet"))
     put(bucket).put(str(tmp_path / "a.parquet"), f"{bucket}/a.parquet")
@@ -116,21 +130,67 @@ def test_what_is_not_there_is_a_fault_of_the_recipe(bucket, path):
         found(f"{bucket}/{path}")
 
 
-@pytest.mark.parametrize("path", ["p/a.jsonl", "p", "p/*.jsonl"])
-def test_faults_of_the_storage_are_said_in_four_parts_without_secrets(bucket, monkeypatch, path):
+PATHS = ["p/a.jsonl", "p", "p/", "p/*.jsonl", "p/**/*.jsonl", "", "p/missing.jsonl", "nothing/*"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", "the secret does not belong to the access key"),
+        ("AWS_ACCESS_KEY_ID", "the storage does not know the access key"),
+    ],
+)
+def test_wrong_credentials_are_called_so_without_secrets(bucket, monkeypatch, path, name, words):
     put(bucket, "p/a.jsonl")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
+    monkeypatch.setenv(name, "not-the-right-one")
     S3FileSystem.clear_instance_cache()
-    with pytest.raises(SourceError, match=r"the secret does not belong to the access key|no right") as caught:
-        found(f"{bucket}/{path}")
+    with pytest.raises(SourceError, match=words) as caught:
+        prompts_of(f"{bucket}/{path}")
     assert bucket in str(caught.value)
-    assert "not-the-secret" not in str(caught.value)
+    assert "not-the-right-one" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
-def test_a_bucket_and_an_endpoint_that_are_not_there(bucket, monkeypatch):
-    with pytest.raises((SourceError, RecipeError), match=r"no such bucket|no such prompts"):
-        found(f"{bucket}-other/p")
+def test_a_secret_that_is_changed_between_finding_and_reading(bucket, monkeypatch):
+    put(bucket, "p/a.jsonl")
+    (file,) = find_files(Prompts(path=f"{bucket}/p"))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-right-one")
+    S3FileSystem.clear_instance_cache()
+    with pytest.raises(SourceError, match="the secret does not belong to the access key"):
+        list(jsonl.read(file.path))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_without_rights_those_of_a_reader_are_asked_for(seaweed, bucket, s3_environment, path):
+    put(bucket, "p/a.jsonl")
+    with S3Proxy(seaweed) as proxy:
+        s3_environment(proxy.environment)
+        proxy.add(Trouble.DENIED, times=1000)
+        with pytest.raises(SourceError, match="no right to do so") as caught:
+            prompts_of(f"{bucket}/{path}")
+    words = f"{caught.value.expected} {caught.value.remedy}"
+    assert "list the bucket and to get" in words
+    assert "put" not in words
+    assert "delete" not in words
+
+
+def test_who_may_not_list_may_read_a_file_by_name(seaweed, bucket, s3_environment):
+    put(bucket, "p/a.jsonl")
+    with S3Proxy(seaweed) as proxy:
+        s3_environment(proxy.environment)
+        assert prompts_of(f"{bucket}/p/a.jsonl") == ["p/a.jsonl"]
+        assert proxy.log
+        assert not [call for call in proxy.log if call.lists]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_bucket_that_is_not_there(bucket, path):
+    with pytest.raises(SourceError, match="there is no such bucket"):
+        found(f"{bucket}-other/{path}")
+
+
+def test_an_endpoint_that_is_not_there(bucket, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     S3FileSystem.clear_instance_cache()
@@ -138,7 +198,7 @@ def test_a_bucket_and_an_endpoint_that_are_not_there(bucket, monkeypatch):
         found(f"{bucket}/p")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "no url")
     S3FileSystem.clear_instance_cache()
-    with pytest.raises(SourceError, match="AWS_ENDPOINT_URL"):
+    with pytest.raises(SourceError, match=r"correct prompts\.path, AWS_ENDPOINT_URL"):
         found(f"{bucket}/p")
 
 

@@ -49,6 +49,9 @@ def database(tmp_path: Path) -> bytes:
         (b"\xd0\xcf\x11\xe0\xa1\xb1", "an old Office file"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "a Git LFS pointer"),
         (b"<!DOCTYPE html><html>", "a web page"),
+        (b"\xef\xbb\xbf\r\n <HTML>", "a web page"),
+        (b"<?xml version='1.0'?>", "XML"),
+        (b"<Error><Code>AccessDenied", "XML"),
         (b"ORC\x11", "an ORC file"),
     ],
 )
@@ -66,6 +69,10 @@ def test_a_real_database(tmp_path):
         refuse_kind("p.sqlite", head(str(tmp_path / "p.sqlite")))
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[", b"PAR1", b"\xff\xff\xff\xff", b"id,prompt\n", b"PK,prompt\n"])
+BEGINNINGS = [b"", b"{}", b"[", b"PAR1", b"\xff\xff\xff\xff", b"id,prompt\n"]
+HEADERS = [b"PK,prompt\n", b"ORCID,prompt\n", b"PARENT,prompt\n"]
+
+
+@pytest.mark.parametrize("content", [*BEGINNINGS, *HEADERS])
 def test_what_may_be_prompts_is_not_refused(content):
     refuse_kind("a", content)

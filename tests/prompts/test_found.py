@@ -39,6 +39,25 @@ def test_files_of_no_known_format_are_named():
     assert line.endswith("notes-9.txt and 2 more")
 
 
+def test_files_with_a_fault_are_named_however_many_there_are():
+    good = [FileSummary(f"good-{n}.jsonl", "jsonl", {"prompt": 1}, 1, 0) for n in range(500)]
+    bad = [FileSummary(f"bad-{n}.jsonl", "jsonl", {}, 2, 2) for n in range(80)]
+    notes = [FileSummary(f"n-{n}.txt", None, {}, 0, 0) for n in range(500)]
+    lines = said(*good, *bad[:1], *notes, FileSummary("odd.json", None, {}, 0, 0))
+    assert lines[10].startswith("bad-0.jsonl: jsonl, shape none")
+    assert lines[11] == "and 490 more files; in all 502 rows, 2 rejected, shape prompt"
+    assert lines[12].startswith("left out, of no known format: odd.json, n-0.txt")
+    assert lines[12].endswith("n-8.txt and 491 more")
+    lines = said(*good, *bad)
+    assert len(lines) == 61
+    assert lines[-1].startswith("and 520 more files, 30 of them with rejected rows only; in all")
+
+
+def test_files_beside_a_saved_folder_are_named():
+    (line,) = said(FileSummary("ds/extra.jsonl", None, {}, 0, 0, beside=True))
+    assert line == "left out, beside the rows of a saved folder: ds/extra.jsonl"
+
+
 def test_many_files_and_many_columns_stay_a_screen():
     columns = tuple(f"c{n}" for n in range(40))
     lines = said(*(FileSummary(f"part-{n}", "parquet", {"prompt": 9}, 10, 1, columns) for n in range(1000)))

@@ -175,23 +175,6 @@ def test_linked_folders_are_read_and_circles_end(tmp_path):
     assert names == ["in/link/a.jsonl"]
 
 
-def test_fsspec_urls_are_read_like_folders():
-    import fsspec
-
-    fs = fsspec.filesystem("memory")
-    fs.pipe(
-        {"/p/b.jsonl": b'{"prompt": "b"}\n', "/p/a.jsonl": gzip.compress(b'{"prompt": "a"}\n'), "/p/_tmp/c.jsonl": b"x"}
-    )
-    try:
-        assert texts(Prompts(path="memory://p")) == ["a", "b"]
-        assert texts(Prompts(path="memory://p/b*.jsonl")) == ["b"]
-        assert load_prompts(Prompts(path="memory://p/b.jsonl")).table["source"].to_pylist() == ["memory:///p/b.jsonl"]
-        with pytest.raises(RecipeError, match="no such prompts"):
-            find_files(Prompts(path="memory://q"))
-    finally:
-        fs.rm("/p", recursive=True)
-
-
 def test_secrets_of_a_url_are_never_shown():
     assert shown("https://user:pw@host/a.jsonl?signature=s#f") == "https://host/a.jsonl"
     assert shown("https://user:pw@host") == "https://host"

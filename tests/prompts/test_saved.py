@@ -11,6 +11,7 @@ import pytest
 from datasets import Dataset, DatasetDict, disable_progress_bars
 
 from draftmill.errors import RecipeError, SourceError
+from draftmill.prompts.digest import source_digest
 from draftmill.prompts.files import SourceFile, find_files
 from draftmill.prompts.load import load_prompts
 from draftmill.recipe import Prompts
@@ -106,9 +107,8 @@ def test_with_another_format_all_files_are_meant(saved):
 
 def test_a_state_json_of_something_else_is_a_file_like_others(tmp_path):
     (tmp_path / "state.json").write_text('{"step": 10}\n')
-    (tmp_path / "dataset_dict.json").write_text("no JSON")
     (tmp_path / "a.jsonl").write_text('{"prompt": "a"}\n')
-    assert names(tmp_path) == ["a.jsonl", "dataset_dict.json", "state.json"]
+    assert names(tmp_path) == ["a.jsonl", "state.json"]
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,39 @@ def test_a_folder_that_is_not_whole_is_refused(saved, state, words):
     (saved / "train" / "state.json").write_text(json.dumps(state))
     with pytest.raises(SourceError, match=rf"state\.json: .*{words}"):
         find_files(Prompts(path=str(saved)))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"splits": ["tr', b"no JSON", b"\0" * 50, b"[" * 100_000, b"version https://git-lfs"]
+)
+@pytest.mark.parametrize("name", ["dataset_dict.json", "train/state.json", "test/state.json"])
+def test_what_says_which_files_are_rows_must_be_json(saved, name, content):
+    (saved / name).write_bytes(content)
+    for path in (saved, saved.parent, saved / "*"):
+        with pytest.raises(SourceError, match=rf"{name}: it is not JSON"):
+            find_files(Prompts(path=str(path), format="huggingface" if path == saved else "auto"))
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "null", '{"error": "denied"}', '{"splits": "train"}'])
+def test_a_dataset_dict_that_names_no_splits_is_refused(saved, content):
+    (saved / "dataset_dict.json").write_text(content)
+    with pytest.raises(SourceError, match=r"dataset_dict\.json: it does not list its splits"):
+        find_files(Prompts(path=str(saved)))
+
+
+def test_what_lies_beside_the_rows_is_named_and_not_read(saved, tmp_path):
+    extra = [saved / name for name in ("extra.jsonl", "more.arrow", "other/a.jsonl", "train/b.jsonl")]
+    (saved / "other").mkdir()
+    for file in extra:
+        file.write_text('{"prompt": "never"}\n')
+    loaded = load_prompts(Prompts(path=str(saved)))
+    assert prompts_of(saved) == TRAIN
+    assert [file.path for file in loaded.files if file.beside] == sorted(map(str, extra))
+    files = find_files(Prompts(path=[str(saved), str(extra[0])]))
+    assert [file for file in files if file.path == str(extra[0])] == [SourceFile(str(extra[0]), named=True)]
+    before = source_digest(Prompts(path=str(saved)))
+    extra[0].unlink()
+    assert source_digest(Prompts(path=str(saved))) != before  # what is said of the source is another thing now
 
 
 def test_missing_parts_are_refused(saved):

@@ -154,3 +154,12 @@ def test_special_text_is_rejected_where_wanted(tmp_path: Path) -> None:
 def test_text_the_template_takes_away_is_no_special_text(tmp_path: Path) -> None:
     rendered = render_prompts(loaded("<|im_start|></s>hi"), recipe(tmp_path))
     assert (rendered.rows.num_rows, rendered.special_text) == (1, 0)
+
+
+def test_a_rejected_prompt_has_the_key_that_its_rows_have(tmp_path: Path) -> None:
+    """So that what is stored of it is known to be still in the source."""
+    contents = ("one " * 90, "text <|im_start|> of control", [{"role": "tool", "content": "x"}])
+    fits = recipe(tmp_path, template=CHAT.replace("raise_exception('no tools here')", "1"), context=2000)
+    kept = table_rows(render_prompts(loaded(*contents), fits).rows)
+    found = render_prompts(loaded(*contents), recipe(tmp_path, prompts={"special_text": "reject"}, context=100))
+    assert {rejection.prompt_keys for rejection in found.rejected} == {(row.prompt_key,) for row in kept}

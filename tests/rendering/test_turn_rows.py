@@ -200,3 +200,12 @@ def test_last_is_as_it_was(recipe: Callable[..., Recipe]) -> None:
     (row,) = rows(recipe(EXTENDS, turns="last"), conversation("one", "x", "two"))
     assert "x<|im_end|>" in load_tokenizer(recipe(EXTENDS).model).decode(row.prompt_ids)
     assert (row.history, row.earlier, row.conversation, row.room) == (None, (), None, None)
+
+
+@pytest.mark.parametrize("template", [EXTENDS, REWRITES])
+def test_a_rejected_conversation_has_the_keys_of_all_its_rows(recipe: Callable[..., Recipe], template: str) -> None:
+    messages = conversation("one " * 100, "x", "two", "x", "three")
+    stored = {row.prompt_key for row in rows(recipe(template, sampling={"samples": 2}), messages)}
+    (rejection,) = render_prompts(loaded(messages), recipe(template, context=80)).rejected
+    assert rejection.reason is Reason.PROMPT_TOO_LONG
+    assert stored <= set(rejection.prompt_keys or ())

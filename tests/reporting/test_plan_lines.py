@@ -16,7 +16,7 @@ from draftmill.recipe_file import parse_recipe
 from draftmill.records import Thinking
 from draftmill.reporting.plan_lines import KINDS, plan_lines
 from draftmill.reporting.recipe_changes import Effect, RecipeChange
-from draftmill.reporting.since import Since, since
+from draftmill.reporting.since import TWO_SETS, Since, since
 from draftmill.reporting.summary import Summary
 
 PLAN: dict[str, Any] = {
@@ -57,9 +57,13 @@ def manifest(**changes: Any) -> Manifest:
         DataRef(path=f"{rows}", bytes=1, rows=rows, sha256="0" * 64, made=[Made(manifest=1, rows=rows)])
         for rows in (12, 4)
     )
-    fields = dict.fromkeys(Manifest.model_fields)
+    fields: dict[str, Any] = dict.fromkeys(Manifest.model_fields)
     fields |= {"version": 3, "shards": [good], "quarantine": [bad], "provenance": HASHES}
-    fields |= {"recipe": recipe().model_dump(mode="json"), "structures": {"default": PLAIN.to_json()}}
+    fields |= {
+        "judged_alike": True,
+        "recipe": recipe().model_dump(mode="json"),
+        "structures": {"default": PLAIN.to_json()},
+    }
     return Manifest.model_construct(**fields | changes)
 
 
@@ -137,6 +141,12 @@ def test_rules_that_will_be_applied_and_what_they_did() -> None:
     assert f"{head} judged again, 0 requests: 2 are good now, 3 bad" in lines(found, rejudged=moved)
 
 
+def test_rows_that_two_runs_judged_by_other_rules_are_judged_again_by_whichever_comes_next() -> None:
+    found = since(manifest(judged_alike=False), recipe(), {"default": PLAIN}, HASHES)
+    assert found.rules == (TWO_SETS,)
+    assert f"  rules changed ({TWO_SETS}): 16 stored rows are judged again first" in lines(found)
+
+
 def test_a_rerun_says_what_it_did_though_no_rule_has_changed() -> None:
     moved = Summary("/data", 4, rows=Counter(rejudged=1), rejudged_bad=0)
     assert "  16 stored rows judged again, 0 requests: 1 are good now, 0 bad" in lines(rejudged=moved)
@@ -163,6 +173,12 @@ def test_the_docs_show_a_plan_in_the_words_that_are_printed() -> None:
     text = lines(
         found, planned=1240, to_ask=212, to_send=212, kinds=kinds, resumed=5, kept=1001, held=20, num_rejected=2,
         held_reasons={"reasoning_not_closed": 20}, rejected_reasons={"prompt_too_long": 2}, superseded=62,
-        removed={"kept": 7, "dropped": 0},
+        removed={"kept": 7, "dropped": 0}, spared=3,
     )  # fmt: skip
     assert [line for line in text.splitlines() if line not in shown] == []
+
+
+def test_rows_that_nothing_plans_and_that_stay_are_said() -> None:
+    words = "kept, though no longer asked (rejected by now, or more samples than the recipe's)"
+    assert lines(spared=3).endswith(f"\n  {words}: 3")
+    assert words not in lines(spared=0)

@@ -44,6 +44,10 @@ CASES: list[tuple[str, bytes, str | None]] = [
     ("a.jsonl", b"[1, 2]\n" + lines(MESSAGES), "jsonl"),
     ("a.jsonl", b"what is this\n", "jsonl"),
     ("a.JSONL.gz", b"\x00", "jsonl"),
+    ("a.jsonl", b"\xff\xff\xff\xff", "huggingface"),
+    ("a.csv", b"\xff\xff\xff\xff\n", "huggingface"),
+    ("a.csv", b"PAR1\n", "parquet"),
+    ("a.jsonl", b"ARROW1", "huggingface"),
     # Nothing in it: the name.
     ("a.jsonl", b"", "jsonl"),
     ("part-0.json", b" \n", "jsonl"),
