@@ -44,10 +44,10 @@ types: setup ## mypy
 layers: setup ## import-linter: flows on tasks on draftmill, Prefect at the door
 	@$(BIN)/lint-imports
 
-# The flows mostly wait, all else computes: side by side they take half the time. A background job of a shell does not
-# hear Ctrl-C, hence the trap.
+# The flows mostly wait, all else computes: two of their files beside the rest take half the time. A background job of a
+# shell does not hear Ctrl-C, hence the trap.
 unit: setup ## pytest: tests/flows beside all the rest
-	@log=$$(mktemp); $(BIN)/python -m pytest tests/flows > $$log 2>&1 & flows=$$!; \
+	@log=$$(mktemp); $(BIN)/python -m pytest tests/flows --numprocesses 2 --dist loadfile > $$log 2>&1 & flows=$$!; \
 	trap 'kill $$flows; rm -f $$log; exit 130' INT TERM; \
 	$(BIN)/python -m pytest --ignore=tests/flows; rest=$$?; \
 	echo "and tests/flows:"; wait $$flows; waited=$$?; cat $$log; rm -f $$log; \
