@@ -1,5 +1,4 @@
-"""Nights of a growing prompt file on a real S3 server, interrupted at random: what `make test` does a few times and
-`make soak` fifty times.
+"""Nights of a growing prompt file on a real S3 server, interrupted at random.
 
 A night: the prompt file grows, `draftmill run` starts as a process, and at a
 random event (a request to the storage or to the engine) either the run or the S3
