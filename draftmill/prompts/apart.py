@@ -8,16 +8,13 @@ with `.` or `_` are not read, and a dataset may lie behind one.
 
 from __future__ import annotations
 
-import glob
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
 
 from draftmill.dataset.storage import normal_url
 from draftmill.errors import RecipeError
-from draftmill.prompts.places import normal, shown
+from draftmill.prompts.places import fixed_parts, is_hidden, normal, parts_of, shown
 from draftmill.recipe import Prompts
 
 Parts = tuple[str, ...]
@@ -49,10 +46,10 @@ def check_apart(prompts: Prompts, dataset: str) -> None:
 def _places(url: str) -> Iterator[Parts]:
     """The place as written, and with links followed."""
     if url.startswith("s3://"):
-        yield _parts(url)
+        yield parts_of(url)
         return
-    yield _parts(url)
-    yield _parts(os.path.realpath(url))
+    yield parts_of(url)
+    yield parts_of(os.path.realpath(url))
 
 
 def _patterns(path: str) -> Iterator[tuple[Parts, Parts]]:
@@ -60,28 +57,23 @@ def _patterns(path: str) -> Iterator[tuple[Parts, Parts]]:
     if path.startswith(("http://", "https://")):
         return
     if path.startswith("s3://"):
-        yield _split(_parts(path))
+        yield _split(parts_of(path))
         return
     local = os.path.abspath(path.removeprefix("file://"))
-    fixed, wild = (_parts(local), ()) if os.path.exists(local) else _split(_parts(local))
+    fixed, wild = (parts_of(local), ()) if os.path.exists(local) else _split(parts_of(local))
     yield fixed, wild
-    yield _parts(os.path.realpath(os.path.join(*fixed))), wild
+    yield parts_of(os.path.realpath(os.path.join(*fixed))), wild
 
 
 def _split(parts: Parts) -> tuple[Parts, Parts]:
-    fixed = tuple(itertools.takewhile(lambda part: not glob.has_magic(part), parts))
+    fixed = fixed_parts(parts)
     return fixed, parts[len(fixed) :]
-
-
-def _parts(path: str) -> Parts:
-    return PurePosixPath(path).parts
 
 
 def _takes(fixed: Parts, wild: Parts, object_: Parts) -> bool:
     """Whether the pattern matches the object or a folder around it, and no name on the way is hidden."""
     rest = object_[len(fixed) :]
-    hidden = any(part.startswith((".", "_")) for part in rest)
-    return object_[: len(fixed)] == fixed and not hidden and _matches(wild, rest)
+    return object_[: len(fixed)] == fixed and not is_hidden(rest) and _matches(wild, rest)
 
 
 def _matches(wild: Sequence[str], parts: Sequence[str]) -> bool:

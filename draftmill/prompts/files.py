@@ -12,7 +12,6 @@ is asked (see `saved`).
 from __future__ import annotations
 
 import glob
-import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,7 +20,7 @@ from urllib.parse import urlsplit
 from draftmill.errors import RecipeError
 from draftmill.prompts import saved
 from draftmill.prompts.opening import S3, UNREADABLE, bucket_fault, file_system, shown, unreadable
-from draftmill.prompts.places import normal
+from draftmill.prompts.places import fixed_parts, is_hidden, normal, parts_of
 from draftmill.prompts.source_row import SourceFile as SourceFile
 from draftmill.recipe import Prompts
 
@@ -72,7 +71,7 @@ def _expand_local(path: str) -> tuple[str | None, list[str]]:
         return None, []
     fixed = _fixed_part(str(local))
     matches = [Path(match) for match in glob.glob(str(local), recursive=True)]
-    meant = [match for match in matches if not _hidden(match.relative_to(fixed).parts)]
+    meant = [match for match in matches if not is_hidden(match.relative_to(fixed).parts)]
     return None, _sorted(f for m in meant for f in ([m] if m.is_file() else _walk(m, frozenset())))
 
 
@@ -82,7 +81,7 @@ def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
     if real in above:
         return
     for entry in sorted(folder.iterdir()):
-        if _hidden((entry.name,)):
+        if is_hidden((entry.name,)):
             continue
         if entry.is_dir():
             yield from _walk(entry, above | {real})
@@ -105,7 +104,7 @@ def _expand_url(url: str) -> tuple[str | None, list[str]]:
     else:
         base, listed = path, set(fs.find(path)) - {path}
     # S3 servers list an emptied folder, or one made by hand, as a key of its own.
-    keys = (key for key in listed if not key.endswith("/") and not _hidden(_parts(key.removeprefix(base))))
+    keys = (key for key in listed if not key.endswith("/") and not is_hidden(parts_of(key.removeprefix(base))))
     return None, [fs.unstrip_protocol(key) for key in _sorted(keys)]
 
 
@@ -119,21 +118,12 @@ def _kind(fs: Any, path: str) -> str | None:
 
 def _sorted(paths: Iterable[Path | str]) -> list[str]:
     # Level by level: the same order on disk and on S3, where `a-b/` would come before `a/`.
-    return sorted({str(path) for path in paths}, key=_parts)
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    return PurePosixPath(path).parts
-
-
-def _hidden(parts: Iterable[str]) -> bool:
-    return any(part.startswith((".", "_")) and part not in (".", "..") for part in parts)
+    return sorted({str(path) for path in paths}, key=parts_of)
 
 
 def _fixed_part(pattern: str) -> str:
     """The folder in front of the first wildcard: its own names may begin with a dot."""
-    parts = _parts(pattern)
-    return str(PurePosixPath(*itertools.takewhile(lambda part: not glob.has_magic(part), parts)))
+    return str(PurePosixPath(*fixed_parts(parts_of(pattern))))
 
 
 def _missing(path: str) -> RecipeError:

@@ -41,7 +41,7 @@ FETCHED_BYTES = 4 * 2**20
 UNREADABLE = (OSError, aiohttp.ClientError, BotoCoreError, ClientError, ResponseParserError)
 """What local files, https and S3 raise when a file is not there or not ours."""
 
-S3 = ("s3://", "s3a://")
+S3 = "s3://"
 
 _WORDS_OF_READING = {
     Cause.DENIED: (

@@ -7,6 +7,11 @@ none of them is tested here.
 
 from __future__ import annotations
 
+import glob
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
 from draftmill.errors import RecipeError
 
 _SPELLED = {"file": "file", "s3": "s3", "s3a": "s3", "http": "http", "https": "https"}
@@ -35,6 +40,21 @@ def normal(path: str) -> str:
             remedy="correct prompts.path",
         )
     return f"{known}://{rest}"
+
+
+def parts_of(path: str) -> tuple[str, ...]:
+    """The names a path is made of, on a disk and under S3 alike."""
+    return PurePosixPath(path).parts
+
+
+def is_hidden(parts: Iterable[str]) -> bool:
+    """Whether one of the names begins with `.` or `_`: such files are not read unless named outright."""
+    return any(part.startswith((".", "_")) and part not in (".", "..") for part in parts)
+
+
+def fixed_parts(parts: Sequence[str]) -> tuple[str, ...]:
+    """The names in front of the first that is a wildcard."""
+    return tuple(itertools.takewhile(lambda part: not glob.has_magic(part), parts))
 
 
 def shown(path: str) -> str:
