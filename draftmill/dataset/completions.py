@@ -62,9 +62,13 @@ def unfinished(storage: Storage, consumed: Collection[str]) -> pa.Table:
     nothing, and is only there to be gone on from. Its own attempt says nothing of the row's: a turn that was cut is
     asked anew under a row that never was.
     """
+    return _waiting(storage, storage.list(FOLDER), consumed)
+
+
+def _waiting(storage: Storage, listed: Sequence[str], consumed: Collection[str]) -> pa.Table:
+    """The same of the parts listed."""
     skip = frozenset(consumed)
-    parts = [part for part in storage.list(FOLDER) if part not in skip]
-    found = _of_parts(storage, parts, _OF_PARTS)
+    found = _of_parts(storage, [part for part in listed if part not in skip], _OF_PARTS)
     rows = pc.coalesce(found["whole"], found["row_key"])
     attempts = pc.if_else(found["whole"].is_valid(), pa.scalar(0, pa.int32()), found["attempt"])
     return pa.table([rows, attempts, found["part"]], schema=UNFINISHED)
@@ -73,8 +77,8 @@ def unfinished(storage: Storage, consumed: Collection[str]) -> pa.Table:
 def used_up(storage: Storage, consumed: Collection[str], sealed: Sequence[pa.Table]) -> list[str]:
     """The parts all of whose rows are in these tables (row_key, attempt), in that attempt or a later one, and those
     consumed before that are still there. A part with one other row waits for its prompt."""
-    there = frozenset(storage.list(FOLDER)).intersection(consumed)
-    return sorted({*there, *stored.used_up(unfinished(storage, consumed), sealed)})
+    listed = storage.list(FOLDER)
+    return sorted({*set(listed).intersection(consumed), *stored.used_up(_waiting(storage, listed, consumed), sealed)})
 
 
 def generated(storage: Storage) -> pa.Table:

@@ -139,9 +139,15 @@ def servers_of(manifest: Manifest | None) -> list[dict[str, Any]] | None:
 
 def read_manifest(storage: Storage, version: int) -> Manifest:
     """Version N, checked against its hash and name. Raises DatasetError naming the file."""
+    return read_with_text(storage, version)[0]
+
+
+def read_with_text(storage: Storage, version: int) -> tuple[Manifest, bytes]:
+    """The same, and the file as it lies there."""
     path = manifest_path(version)
     try:
-        data = json.loads(storage.read(path))
+        text = storage.read(path)
+        data = json.loads(text)
         hash_found = _self_hash(data)
     except FileNotFoundError:
         known = ", ".join(str(v) for v in versions(storage)[-10:]) or "none"
@@ -160,7 +166,7 @@ def read_manifest(storage: Storage, version: int) -> Manifest:
         raise _damaged(path, "not a manifest", value, "the manifest as it was sealed") from None
     if manifest.version != version:
         raise _damaged(path, "another version than its name says", manifest.version, f"version {version}")
-    return manifest
+    return manifest, text
 
 
 def _self_hash(data: Any) -> str:

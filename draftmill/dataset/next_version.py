@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from draftmill.dataset.manifest import Manifest, newest, read_manifest
 from draftmill.dataset.storage import ObjectRef, Outcome, Storage
-from draftmill.dataset.stored import missing_object
+from draftmill.dataset.stored import missing_object, not_as_listed
 from draftmill.errors import DatasetError
 
 ROUNDS = 16
@@ -68,12 +68,7 @@ def check_objects(storage: Storage, manifest: Manifest) -> None:
             if size is None:
                 raise missing_object(ref.path)
             if size != ref.bytes:
-                raise DatasetError(
-                    f"{ref.path} is not what was written",
-                    value=f"{size} bytes",
-                    expected=f"{ref.bytes} bytes",
-                    remedy="run `draftmill verify`, restore the file, then run again",
-                )
+                raise not_as_listed(ref.path, f"{size} bytes", f"{ref.bytes} bytes")
 
 
 def create_version(storage: Storage, manifest: Manifest) -> bool:

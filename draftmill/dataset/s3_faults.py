@@ -22,8 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from draftmill.dataset.objects import StorageFault
-
-PLACEHOLDER = "[the key]"
+from draftmill.redaction import redacted
 
 
 class Cause(Enum):
@@ -283,7 +282,7 @@ def _cut(url: str) -> tuple[str, list[str]]:
 
 def _scrubbed(words: str, secrets: Sequence[str]) -> str:
     for secret in secrets:
-        words = words.replace(secret, PLACEHOLDER)
+        words = redacted(words, secret)
     return words
 
 

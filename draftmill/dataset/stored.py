@@ -88,12 +88,12 @@ def _listed(storage: Storage, refs: Sequence[ObjectRef], schema: pa.Schema) -> I
 
 def measured_rows(storage: Storage, good: Iterable[ObjectRef], bad: Iterable[ObjectRef]) -> pa.Table:
     """The rows of these objects as MEASURED columns: in the same order as `object_keys` of both."""
-    tables = [MEASURED.empty_table()]
-    for ref in good:
-        table = listed_table(storage, ref.path, [name for name in MEASURED.names if name != "reason"])
-        tables.append(table.append_column("reason", pa.nulls(table.num_rows, pa.string())))
-    tables += [listed_table(storage, ref.path, MEASURED.names) for ref in bad]
-    return pa.concat_tables([table.select(MEASURED.names).cast(MEASURED) for table in tables])
+    place = MEASURED.get_field_index("reason")
+    found = [MEASURED.empty_table()]
+    for _, table in _listed(storage, list(good), MEASURED.remove(place)):
+        found.append(table.add_column(place, MEASURED.field(place), pa.nulls(table.num_rows, pa.string())))
+    found += [table for _, table in _listed(storage, list(bad), MEASURED)]
+    return pa.concat_tables(found)
 
 
 def listed_table(storage: Storage, path: str, columns: Sequence[str] | None = None) -> pa.Table:

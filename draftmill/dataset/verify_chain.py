@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-from draftmill.dataset.manifest import FOLDER, Manifest, manifest_path, read_manifest, versions
+from draftmill.dataset.manifest import FOLDER, Manifest, manifest_path, read_with_text, versions
 from draftmill.dataset.storage import Storage
 from draftmill.errors import DatasetError
 
@@ -49,11 +49,7 @@ def line(error: DatasetError) -> str:
 def _sound(storage: Storage, version: int, say: Say) -> Manifest | None:
     path = manifest_path(version)
     try:
-        manifest = read_manifest(storage, version)
-        text = storage.read(path)
-    except FileNotFoundError:  # between the two
-        say(path, "missing")
-        return None
+        manifest, text = read_with_text(storage, version)
     except DatasetError as error:
         say(path, line(error))
         return None
