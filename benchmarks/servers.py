@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.process import cpu_s, pids_of_session
-from draftmill.cli import PREFECT_DEFAULTS
+from draftmill.serving.prefect_server import SETTINGS
 
 START_TIMEOUT_S = 120
 """Seconds for Prefect's first start: it makes its database."""
@@ -57,7 +57,7 @@ class PrefectServer:
 
 def prefect_env(folder: Path) -> dict[str, str]:
     """The environment of all commands: Prefect's files in `folder`, draftmill's defaults for its server."""
-    return {**os.environ, **PREFECT_DEFAULTS, "PREFECT_HOME": str(folder)}
+    return {**os.environ, **SETTINGS, "PREFECT_HOME": str(folder)}
 
 
 @contextlib.contextmanager

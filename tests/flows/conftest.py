@@ -9,7 +9,6 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +18,11 @@ from prefect import State
 from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
-from draftmill.dataset.manifest import Manifest, newest
-from draftmill.dataset.storage import open_storage
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import parse_recipe
-from draftmill.serving.answers import Card
-from draftmill.serving.fake import FakeServer
-from draftmill.serving.fake_answers import Answers, Markers, Seeded
-from draftmill.serving.protocol import Limits
 from flows.refresh import refresh
 from flows.rerun import rerun
-
-MODEL = "SmolLM2-135M-Instruct"
-END_ID = 2
-MARKERS = Markers(end_id=END_ID)
-SEEDED = Seeded(seed=7, markers=MARKERS, ordinary=range(1000, 40000), lengths=(4, 12))
+from tests.mill import Mill
 
 DRAFTMILL_RUN = """
 import importlib, json, sys
@@ -51,37 +40,11 @@ def prefect_server() -> Iterator[None]:
         yield
 
 
-@dataclass
-class Mill:
-    """A dataset, a prompt file, and the recipe that joins them. `place`: the dataset's URL, else in the folder."""
-
-    folder: Path
-    url: str = "http://127.0.0.1:9"
-    changes: dict[str, Any] = field(default_factory=dict)
-    place: str | None = None
-
-    @property
-    def dataset(self) -> str:
-        return self.place or str(self.folder / "dataset")
-
-    def prompts(self, texts: Sequence[str]) -> None:
-        lines = [json.dumps({"id": text, "messages": [{"role": "user", "content": text}]}) for text in texts]
-        (self.folder / "prompts.jsonl").write_text("\n".join(lines) + "\n")
+class FlowMill(Mill):
+    """A mill whose flows run in this process."""
 
     def recipe(self, **changes: Any) -> Recipe:
-        data: dict[str, Any] = {
-            "dataset": self.dataset,
-            "prompts": {"path": str(self.folder / "prompts.jsonl"), "min_room": 8},
-            "model": {"name": MODEL, "tokenizer": "embedded", "context_length": 2048},
-            "sampling": {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 32},
-            "engine": {"urls": [self.url], "in_flight": 8, "retries": 1, "wait_s": 0},
-            "chunk_rows": 4,
-            "breaker": "off",
-        }
-        for key, value in (self.changes | changes).items():
-            part, _, name = key.rpartition("__")
-            (data.setdefault(part, {}) if part else data)[name] = value
-        return parse_recipe(data, origin="the test")
+        return parse_recipe(self.data(**changes), origin="the test")
 
     def recipe_file(self, **changes: Any) -> str:
         """The recipe as a YAML file, for runs that are processes."""
@@ -107,26 +70,16 @@ class Mill:
         state = await rerun(self.recipe(**changes), generate=generate, reasons=list(reasons), return_state=True)
         return await self._data(state)
 
-    @property
-    def manifest(self) -> Manifest | None:
-        return newest(open_storage(self.dataset))
 
-    def rows(self, kind: str = "shards") -> list[dict[str, Any]]:
-        """The manifest's rows, never what merely lies in the folder."""
-        storage, manifest = open_storage(self.dataset), self.manifest
-        refs = getattr(manifest, kind) if manifest else []
-        return [row for ref in refs for row in storage.read_table(ref.path).to_pylist()]
+@pytest.fixture
+def mill(tmp_path: Path) -> FlowMill:
+    return FlowMill(tmp_path)
 
 
 @pytest.fixture
-def mill(tmp_path: Path) -> Mill:
-    return Mill(tmp_path)
-
-
-@pytest.fixture
-def s3_mill(tmp_path: Path, bucket: str) -> Mill:
+def s3_mill(tmp_path: Path, bucket: str) -> FlowMill:
     """A mill whose dataset is in a new bucket of the session's S3 server."""
-    return Mill(tmp_path, place=f"{bucket}/nights/kimi")
+    return FlowMill(tmp_path, place=f"{bucket}/nights/kimi")
 
 
 async def _start_run(
@@ -174,14 +127,3 @@ async def start_run() -> AsyncIterator[Callable[..., Awaitable[asyncio.subproces
         if process.returncode is None:
             process.kill()
             await process.wait()
-
-
-@pytest.fixture
-def fake_server() -> Callable[..., FakeServer]:
-    """`async with fake_server(rule=...) as fake`: speaks for SmolLM2, seeded answers of 4 to 12 ids."""
-
-    def make(answers: Answers = SEEDED, *, slots: int = 1, **options: Any) -> FakeServer:
-        card = Card(MODEL, "0.5.23", slots=slots)
-        return FakeServer(answers, card=card, limits=Limits(2048, 49152), markers=MARKERS, **options)
-
-    return make

@@ -82,7 +82,7 @@ async def test_another_machine_goes_on_with_the_recipe_and_the_credentials_alone
     assert asked == Counter(missing)
     found = verify(storage)
     assert (found.ok, found.rows) == (True, ROWS), found.faults
-    assert_keeps_secrets([seaweed.access_key, seaweed.secret_key], tmp_path, storage)
+    assert_keeps_secrets([seaweed.key.access_key, seaweed.key.secret_key], tmp_path, storage)
 
 
 async def test_two_machines_at_once(

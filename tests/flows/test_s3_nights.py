@@ -60,4 +60,4 @@ async def test_no_secret_in_the_logs_and_results_of_a_run_that_fails(
         assert len(fake.log) == 0
     told = json.dumps(lines) + "".join(runs) + (s3_mill.folder / "recipe.err").read_text()
     assert "nights/kimi" in told
-    assert not any(word in told for word in (secret, seaweed.access_key, seaweed.secret_key))
+    assert not any(word in told for word in (secret, seaweed.key.access_key, seaweed.key.secret_key))

@@ -45,11 +45,11 @@ async def refused(mill: Any, **changes: Any) -> DraftmillError:
 
 
 async def test_a_wrong_secret(s3_mill: Any, seaweed: SeaweedFS, s3_environment: Callable[..., None]) -> None:
-    wrong = "never-to-be-seen-" + seaweed.secret_key[:8]
+    wrong = "never-to-be-seen-" + seaweed.key.secret_key[:8]
     s3_environment(seaweed.environment | {"AWS_SECRET_ACCESS_KEY": wrong})
     told = str(await refused(s3_mill))
     assert s3_mill.dataset in told
-    assert not any(secret in told for secret in (wrong, seaweed.access_key, seaweed.secret_key))
+    assert not any(secret in told for secret in (wrong, seaweed.key.access_key, seaweed.key.secret_key))
 
 
 async def test_a_missing_bucket(s3_mill: Any) -> None:

@@ -19,7 +19,7 @@ import sys, time
 from pathlib import Path
 from draftmill.serving.seaweed import SeaweedFS
 with SeaweedFS(Path(sys.argv[1])) as server:
-    print(server._process.pid, flush=True)
+    print(server.pid, flush=True)
     time.sleep(600)
 """
 
