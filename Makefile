@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready-$(SUM)
 DEV    := $(VENV)/.dev-$(SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-reasoning test lint types layers unit soak bench templates lock clean
+.PHONY: help setup demo demo-reasoning test lint types layers unit e2e soak bench templates lock clean
 
 help: ## these lines
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -52,6 +52,9 @@ unit: setup ## pytest: tests/flows beside all the rest
 	$(BIN)/python -m pytest --ignore=tests/flows; rest=$$?; \
 	echo "and tests/flows:"; wait $$flows; waited=$$?; cat $$log; rm -f $$log; \
 	[ $$rest -eq 0 ] && [ $$waited -eq 0 ]
+
+e2e: setup ## real Prefect servers and workers, a browser, PostgreSQL (Debian: chromium, postgresql; else those skip)
+	@$(BIN)/python -m pytest tests/e2e --numprocesses 2 --dist loadfile
 
 soak: setup ## 20,000 rows with every fault, every way a run ends, 30 SIGKILLs, 50 interruptions on S3, 600 races: an hour
 	@$(BIN)/python -m pytest tests/flows/soak

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from draftmill.dataset import completions
-from draftmill.dataset.plan import chunk_rows_auto
+from draftmill.dataset.plan import rows_of_a_chunk
 from draftmill.dataset.schema import COMPLETION, QUARANTINE, ROW, SHARD
 from draftmill.dataset.seal import Change, seal
 from draftmill.dataset.storage import ObjectRef, Storage
@@ -65,7 +65,7 @@ def build(storage: Storage, case: Case, rows: int) -> list[str]:
     good = np.concatenate([kinds["kept"], kinds["cut"], kinds["changed"], gone])
     cut = np.isin(good, kinds["cut"])
     old = np.isin(good, kinds["changed"])
-    size = chunk_rows_auto(rows)
+    size = rows_of_a_chunk(rows, "auto")
     shards = [_shard(storage, good[at], cut[at], old[at]) for at in _cut(len(good), size)]
     bad = [_quarantine(storage, kinds["held"][at]) for at in _cut(len(kinds["held"]), size)]
     for at in _cut(len(good), PART_ROWS):

@@ -9,7 +9,6 @@ in its four parts; a traceback is always a fault of ours.
 from __future__ import annotations
 
 import asyncio
-import copy
 import os
 import sys
 from datetime import datetime
@@ -19,6 +18,8 @@ from typing import Annotated, Any
 import typer
 
 from draftmill.cli_dataset import COMMANDS, DatasetUrl, Json
+from draftmill.cli_operate import alarms
+from draftmill.cli_up import up
 from draftmill.errors import DraftmillError, GateRefused, RecipeError
 from draftmill.generation.night import parse_until
 from draftmill.recipe import Recipe
@@ -86,6 +87,7 @@ def rerun(
 
     Example: draftmill rerun demo-dataset --generate --reason truncated
     """
+    from draftmill.dataset.stored_recipe import stored_recipe
     from draftmill.records import OF_AN_ANSWER
 
     unknown = sorted(set(reason or ()) - set(OF_AN_ANSWER))
@@ -96,8 +98,10 @@ def rerun(
             expected=f"with --generate, one of: {', '.join(OF_AN_ANSWER)}",
             remedy="correct the command",
         )
-    loaded = _stored_recipe(dataset, tuple(sets or ()))
-    _finish(_launch("rerun", recipe=loaded, generate=generate, reasons=reason or []), plan=False, as_json=as_json)
+    with terminal.listening():
+        stored_recipe(dataset, sets or ())  # a wrong one is known before anything starts
+    data = _launch("rerun", dataset=dataset, changes=sets or [], generate=generate, reasons=reason or [])
+    _finish(data, plan=False, as_json=as_json)
 
 
 @app.command()
@@ -185,7 +189,7 @@ def engine(
     )
 
 
-for command in COMMANDS:
+for command in (*COMMANDS, up, alarms):
     app.command()(command)
 
 
@@ -212,21 +216,6 @@ def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
     if not plan and (rows["failed"] or rows["pending"]):
         terminal.say("what is finished is kept: the same command again asks only for the rows that are missing")
     sys.exit(0 if plan else data["exit_code"])
-
-
-def _stored_recipe(dataset: str, sets: tuple[str, ...]) -> Recipe:
-    """The recipe of a dataset's newest manifest, with --set on top."""
-    from draftmill.dataset.status import existing
-    from draftmill.dataset.storage import open_checked
-    from draftmill.recipe import anchored
-    from draftmill.recipe_file import assign
-
-    with terminal.listening():
-        manifest = existing(open_checked(dataset))
-    data = copy.deepcopy(manifest.recipe)
-    for assignment in sets:
-        assign(data, assignment)
-    return anchored(parse_recipe({**data, "dataset": dataset}, origin=f"the recipe of manifest {manifest.version}"))
 
 
 def _recipe_of_tokenizer(name: str, template: str | None, revision: str | None, sets: tuple[str, ...]) -> Recipe:

@@ -15,28 +15,42 @@ exceptions. All of them survive pickling, since Prefect may store them.
 
 from __future__ import annotations
 
+HEADLINE_CHARS = 300
+"""Characters of a headline: what fits on a line of a notification or of the list of runs."""
+
 
 class DraftmillError(Exception):
-    """The root. `exit_code` is what the command line ends with."""
+    """The root. `exit_code` is what the command line ends with. `cause`: the likely one, where more is known than what
+    failed."""
 
     exit_code = 1
 
-    def __init__(self, what: str, *, value: object, expected: str, remedy: str) -> None:
+    def __init__(self, what: str, *, value: object, expected: str, remedy: str, cause: str | None = None) -> None:
         super().__init__(what, value, expected, remedy)
         self.what = what
         self.value = value
         self.expected = expected
         self.remedy = remedy
+        self.cause = cause
+
+    @property
+    def headline(self) -> str:
+        """The likely cause on one line, for those who see no more: what failed and the value, or the `cause`."""
+        line = f"{self.cause} ({self.what})" if self.cause else f"{self.what}: {self.value}"
+        first = line.strip().split("\n")[0]
+        return first if len(first) <= HEADLINE_CHARS else first[: HEADLINE_CHARS - 3] + "..."
 
     def __str__(self) -> str:
         return f"{self.what}\n  got:      {self.value}\n  expected: {self.expected}\n  to do:    {self.remedy}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.what, str(self.value), self.expected, self.remedy))
+        return (_rebuild, (type(self), self.what, str(self.value), self.expected, self.remedy, self.cause))
 
 
-def _rebuild(kind: type[DraftmillError], what: str, value: str, expected: str, remedy: str) -> DraftmillError:
-    return kind(what, value=value, expected=expected, remedy=remedy)
+def _rebuild(
+    kind: type[DraftmillError], what: str, value: str, expected: str, remedy: str, cause: str | None
+) -> DraftmillError:
+    return kind(what, value=value, expected=expected, remedy=remedy, cause=cause)
 
 
 class RecipeError(DraftmillError):
@@ -67,3 +81,11 @@ class DatasetError(DraftmillError):
 
 class MissingPart(DraftmillError):
     """A part is not installed (the embedded engine, say), or comes from another installation."""
+
+
+def kinds() -> list[type[DraftmillError]]:
+    """All of them, the root first: a run that one of them ends is in a state of its name."""
+    found: list[type[DraftmillError]] = [DraftmillError]
+    for kind in found:
+        found += kind.__subclasses__()
+    return found

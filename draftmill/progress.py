@@ -39,6 +39,19 @@ class Rows:
         return (self.total - self.done) * self.elapsed_s / self.done if self.done else None
 
 
+@dataclass(frozen=True, slots=True)
+class ServerStanding:
+    """How a server stands: `state` in words ("ok", "out for 20 s: ..."), requests in flight and how many it gets at
+    most, rows it answered in this run, output tokens in them."""
+
+    url: str
+    state: str
+    in_flight: int
+    limit: int
+    answers: int
+    tokens: int
+
+
 class Listener(Protocol):
     """Who is told."""
 

@@ -13,68 +13,49 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from draftmill.recipe_fields import (
+    DATE_OR_TODAY,
+    NUMBER,
+    AutoOrOff,
+    Count,
+    EngineUrl,
+    Float,
+    Int,
+    Location,
+    MinP,
+    Off,
+    Part,
+    Penalty,
+    RepetitionPenalty,
+    Share,
+    Temperature,
+    TokenId,
+    TopK,
+    choices,
+    plugin_name,
 )
-
-from draftmill import plugins
 
 SHARES_MISS_BY = 1e-6
 """How far the shares of all variants may be from 1: a third cannot be written exactly."""
 
 
-def _yaml_off(value: Any) -> Any:
-    # YAML 1.1 reads a bare `off` as false.
-    return "off" if value is False else value
-
-
-def _no_boolean(value: Any) -> Any:
-    # Python's True is 1, and YAML 1.1 reads a bare `on` or `yes` as true.
-    if isinstance(value, bool):
-        raise ValueError("Input should be a number, not true or false")
-    return value
-
-
-def _no_credentials(value: str) -> str:
-    if "://" in value and "@" in urlsplit(value).netloc:
-        raise ValueError("a URL must not carry credentials: it is stored with the dataset")
-    # In s3:// and in folders a question mark is a glob; in http it begins a query, which may be a signature.
-    if "://" in value and urlsplit(value).scheme in ("http", "https") and urlsplit(value).query:
-        raise ValueError("a URL must not carry a query, which may be a signature: it is stored with the dataset")
-    return value
-
-
-Off = Annotated[Literal["off"], BeforeValidator(_yaml_off)]
-Int = Annotated[int, BeforeValidator(_no_boolean)]
-Float = Annotated[float, BeforeValidator(_no_boolean)]
-Location = Annotated[str, Field(min_length=1), AfterValidator(_no_credentials)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
-
-
-class Prompts(_Part):
+class Prompts(Part):
     """Where the prompts come from and which of them become rows."""
 
     path: Location | Annotated[list[Location], Field(min_length=1)] = Field(
-        description="File, folder, glob or URL, or a list of them."
+        description="File, folder, glob or URL (without user, password or query), or a list of them."
     )
-    format: str = Field("auto", description="auto, or a name from the sources shelf.")
-    fields: dict[str, str] = Field(
-        default_factory=dict, description="For odd column names: {messages: dialogue, id: uuid}."
+    format: str = Field(
+        "auto",
+        description="auto, or a name from the sources shelf.",
+        json_schema_extra=choices("sources", "auto"),
     )
+    fields: dict[str, str] = Field(default={}, description="For odd column names: {messages: dialogue, id: uuid}.")
     split: str = Field("train", description="Split of a Hugging Face folder.")
-    limit: Int | None = Field(None, ge=1, description="Only the first N prompts; null = all.")
+    limit: Count | None = Field(None, description="Only the first N prompts; null = all.")
     turns: Literal["last", "all"] = Field(
         "last", description="last: one completion after the last user turn; all: every assistant turn anew."
     )
@@ -88,7 +69,7 @@ class Prompts(_Part):
         return [self.path] if isinstance(self.path, str) else list(self.path)
 
 
-class Model(_Part):
+class Model(Part):
     """The target model, its tokenizer and its chat template."""
 
     name: str = Field(min_length=1, description="What the server must serve. (identity)")
@@ -100,37 +81,32 @@ class Model(_Part):
     )
     tokenizer_revision: str | None = Field(None, description="null = revision; a hub id needs one of them.")
     chat_template: str | None = Field(None, description="A file, in place of the tokenizer's own template.")
-    template_kwargs: dict[str, Any] = Field(default_factory=dict, description="For the template: {thinking: true}.")
+    template_kwargs: dict[str, Any] = Field(default={}, description="For the template: {thinking: true}.")
     date: dt.date | Literal["today"] | None = Field(
-        None, description="The date templates print; templates that print one are refused without it."
+        None,
+        description="The date templates print, or today; templates that print one are refused without it.",
+        json_schema_extra={"pattern": DATE_OR_TODAY},
     )
     trust_remote_code: bool = Field(
         False, description="Allow the tokenizer's own Python code. Needs a pinned revision."
     )
 
 
-class Sampling(_Part):
+class Sampling(Part):
     """How the model samples. Every value is sent, so that no server default applies."""
 
-    temperature: Float = Field(ge=0, le=10, description="0 = greedy. (identity)")
-    top_p: Float = Field(gt=0, le=1, description="Nucleus. (identity)")
-    max_new_tokens: Int = Field(
-        ge=1, description="Budget of an answer in tokens. Raised: only rows cut by length anew."
+    temperature: Temperature = Field(description="0 = greedy. (identity)")
+    top_p: Share = Field(description="Nucleus: the least share of probability sampled from; 1 = off. (identity)")
+    max_new_tokens: Count = Field(description="Budget of an answer in tokens. Raised: only rows cut by length anew.")
+    top_k: TopK = Field(-1, description="Candidates; -1 = off. (identity)")
+    min_p: MinP = Field(0, description="Least probability, as a share of the likeliest token's; 0 = off. (identity)")
+    repetition_penalty: RepetitionPenalty = Field(1, description="1 = off. (identity)")
+    presence_penalty: Penalty = Field(0, description="0 = off. (identity)")
+    frequency_penalty: Penalty = Field(0, description="0 = off. (identity)")
+    stop_token_ids: list[TokenId] = Field(
+        default=[], description="Ids that end an answer beside the model's own. (identity)"
     )
-    top_k: Int = Field(-1, ge=-1, description="-1 = off. (identity)")
-    min_p: Float = Field(0, ge=0, le=1, description="(identity)")
-    repetition_penalty: Float = Field(1, gt=0, le=2, description="1 = off. (identity)")
-    presence_penalty: Float = Field(0, ge=-2, le=2, description="0 = off. (identity)")
-    frequency_penalty: Float = Field(0, ge=-2, le=2, description="0 = off. (identity)")
-    stop_token_ids: list[Annotated[Int, Field(ge=0)]] = Field(default_factory=list, description="(identity)")
     samples: Int = Field(1, ge=1, le=1024, description="Answers per prompt.")
-
-    @field_validator("top_k")
-    @classmethod
-    def _top_k(cls, value: int) -> int:
-        if value == 0:
-            raise ValueError("top_k is -1 (off) or at least 1; servers refuse 0")
-        return value
 
     @model_validator(mode="after")
     def _greedy_once(self) -> Sampling:
@@ -139,21 +115,21 @@ class Sampling(_Part):
         return self
 
 
-class SamplingChange(_Part):
+class SamplingChange(Part):
     """What a variant samples otherwise than the recipe; null = as the recipe."""
 
-    temperature: Float | None = Field(None, ge=0, le=10, description="(identity)")
-    top_p: Float | None = Field(None, gt=0, le=1, description="(identity)")
-    max_new_tokens: Int | None = Field(None, ge=1, description="Budget of an answer in tokens.")
-    top_k: Int | None = Field(None, ge=-1, description="(identity)")
-    min_p: Float | None = Field(None, ge=0, le=1, description="(identity)")
-    repetition_penalty: Float | None = Field(None, gt=0, le=2, description="(identity)")
-    presence_penalty: Float | None = Field(None, ge=-2, le=2, description="(identity)")
-    frequency_penalty: Float | None = Field(None, ge=-2, le=2, description="(identity)")
-    stop_token_ids: list[Annotated[Int, Field(ge=0)]] | None = Field(None, description="(identity)")
+    temperature: Temperature | None = Field(None, description="null = as the recipe; 0 = greedy. (identity)")
+    top_p: Share | None = Field(None, description="null = as the recipe. (identity)")
+    max_new_tokens: Count | None = Field(None, description="null = as the recipe: budget of an answer in tokens.")
+    top_k: TopK | None = Field(None, description="null = as the recipe; -1 = off. (identity)")
+    min_p: MinP | None = Field(None, description="null = as the recipe. (identity)")
+    repetition_penalty: RepetitionPenalty | None = Field(None, description="null = as the recipe. (identity)")
+    presence_penalty: Penalty | None = Field(None, description="null = as the recipe. (identity)")
+    frequency_penalty: Penalty | None = Field(None, description="null = as the recipe. (identity)")
+    stop_token_ids: list[TokenId] | None = Field(None, description="null = as the recipe. (identity)")
 
 
-class Variant(_Part):
+class Variant(Part):
     """One way of asking; a hash of the prompt chooses whom it asks."""
 
     name: str = Field(
@@ -161,16 +137,20 @@ class Variant(_Part):
         max_length=64,
         description="As the column `variant` has it; part of prompt_key.",
     )
-    share: Float = Field(gt=0, le=1, description="Share of the prompts; all shares together are 1.")
-    template_kwargs: dict[str, Any] = Field(default_factory=dict, description="On top of model.template_kwargs.")
-    sampling: SamplingChange = Field(default_factory=SamplingChange, description="What is sampled otherwise.")
+    share: Share = Field(description="Share of the prompts; all shares together are 1.")
+    template_kwargs: dict[str, Any] = Field(default={}, description="On top of model.template_kwargs.")
+    sampling: SamplingChange = Field(default=SamplingChange(), description="What is sampled otherwise.")
 
 
-class Engine(_Part):
+class Engine(Part):
     """The inference servers and how hard they are driven."""
 
-    kind: str = Field("sglang", description="A name from the engines shelf.")
-    urls: list[str] = Field(default=["http://127.0.0.1:30000"], min_length=1, description="One URL per server.")
+    kind: str = Field("sglang", description="A name from the engines shelf.", json_schema_extra=choices("engines"))
+    urls: list[EngineUrl] = Field(
+        default=["http://127.0.0.1:30000"],
+        min_length=1,
+        description="One URL per server, without user, password or query.",
+    )
     api_key_env: str | None = Field(
         None,
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
@@ -188,49 +168,40 @@ class Engine(_Part):
     @field_validator("kind")
     @classmethod
     def _kind(cls, value: str) -> str:
-        return _plugin_name("engines", value)
-
-    @field_validator("urls")
-    @classmethod
-    def _urls(cls, urls: list[str]) -> list[str]:
-        for url in urls:
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError(
-                    f"an engine's URL begins with http:// or https://, got {parts.scheme or 'no scheme'!r}"
-                )
-            if parts.username or parts.password:
-                raise ValueError("an engine's URL must not carry credentials; use api_key_env")
-            if parts.query or parts.fragment:
-                raise ValueError("an engine's URL must not carry a query: it is stored with the dataset")
-        return [url.rstrip("/") for url in urls]
+        return plugin_name("engines", value)
 
 
-class Breaker(_Part):
+class Breaker(Part):
     """Stops a run whose answers are mostly wrong before it has cost a night."""
 
-    share: Float = Field(0.2, gt=0, le=1, description="Share of bad rows in the window that stops the run.")
+    share: Share = Field(0.2, description="Share of bad rows in the window that stops the run.")
     window: Int = Field(200, ge=1, description="Finished rows looked at.")
 
 
-class Recipe(_Part):
+class Recipe(Part):
     """A complete written run."""
 
     dataset: Location = Field(description="Folder or s3://bucket/prefix.")
-    prompts: Prompts
-    model: Model
-    sampling: Sampling
+    prompts: Prompts = Field(description="Where the prompts come from and which of them become rows.")
+    model: Model = Field(description="The target model, its tokenizer and its chat template.")
+    sampling: Sampling = Field(description="How the model samples. Every value is sent: no server default applies.")
     variants: Annotated[list[Variant], Field(min_length=1)] | None = Field(
         None, description="Several ways of asking, chosen by a hash of the prompt; null = one, called default."
     )
-    engine: Engine = Field(default_factory=Engine)
-    structure: str = Field("auto", description="auto, plain, or a name from the structures shelf.")
-    degenerate: Literal["auto"] | Off | Annotated[Int, Field(ge=16)] = Field(
+    engine: Engine = Field(default=Engine(), description="The inference servers and how hard they are driven.")
+    structure: str = Field(
+        "auto",
+        description="auto, plain, or a name from the structures shelf.",
+        json_schema_extra=choices("structures", "auto"),
+    )
+    degenerate: AutoOrOff | Annotated[int, Field(ge=16), NUMBER] = Field(
         "auto", description="Ids at an answer's end that a repeated cycle may cover; auto = 256; off."
     )
-    breaker: Breaker | Off = Field(default_factory=Breaker, description="Or off.")
-    chunk_rows: Literal["auto"] | Annotated[Int, Field(ge=1)] = Field(
-        "auto", description="Rows per chunk (a Prefect task); auto = max(256, rows / 240)."
+    breaker: Breaker | Off = Field(
+        default=Breaker(), description="Stops a run whose answers are mostly wrong before it has cost a night; or off."
+    )
+    chunk_rows: Literal["auto"] | Count = Field(
+        "auto", description="Rows per chunk (a Prefect task); auto = max(256, rows / 240). At most 240 chunks are made."
     )
     removed: Literal["keep", "drop"] = Field("keep", description="Rows whose prompt is gone from the source.")
     on_truncated: Literal["keep", "quarantine", "continue"] = Field(
@@ -248,7 +219,7 @@ class Recipe(_Part):
     @field_validator("structure")
     @classmethod
     def _structure(cls, value: str) -> str:
-        return value if value == "auto" else _plugin_name("structures", value)
+        return value if value == "auto" else plugin_name("structures", value)
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
@@ -258,7 +229,7 @@ class Recipe(_Part):
                 "raise sampling.max_new_tokens, and use on_truncated: keep or quarantine"
             )
         if self.prompts.format != "auto":
-            _plugin_name("sources", self.prompts.format)
+            plugin_name("sources", self.prompts.format)
         if self.sampling.max_new_tokens >= self.model.context_length:
             raise ValueError("sampling.max_new_tokens must be less than model.context_length")
         self._check_variants()
@@ -290,15 +261,13 @@ class Recipe(_Part):
 
     @property
     def label(self) -> str:
-        """The dataset's last path segment: what runs are called."""
-        return self.dataset.rstrip("/").rsplit("/", 1)[-1]
+        """What runs of it are called."""
+        return dataset_label(self.dataset)
 
 
-def _plugin_name(shelf: str, name: str) -> str:
-    known = plugins.names(shelf)
-    if name not in known:
-        raise ValueError(f"{name!r} is not on the shelf {shelf}; known: {', '.join(known)}")
-    return name
+def dataset_label(dataset: str) -> str:
+    """The last segment of a dataset's path or URL."""
+    return dataset.rstrip("/").rsplit("/", 1)[-1]
 
 
 def anchored(recipe: Recipe) -> Recipe:

@@ -1,12 +1,15 @@
-"""A recipe's YAML: read, with the command line's assignments on top, and every fault explained.
+"""A recipe's YAML: read, with changes on top, and every fault explained.
 
-A message names the key as the author wrote it, the value, what is known or
+A change is one `key=value`: of the command line's `--set`, or of a flow's parameter
+`changes`. A message names the key as the author wrote it, the value, what is known or
 allowed; never a value that may hold a secret.
 """
 
 from __future__ import annotations
 
+import copy
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from draftmill.recipe import Recipe, anchored
 
 
 def load_recipe(path: str | Path, assignments: tuple[str, ...] = ()) -> Recipe:
-    """The recipe in a YAML file, with `key=value` assignments of the command line on top.
+    """The recipe in a YAML file, with `key=value` assignments on top; paths are absolute.
 
     Raises RecipeError when the file is missing, is not YAML, has an unknown key or a wrong value.
     """
@@ -40,9 +43,18 @@ def load_recipe(path: str | Path, assignments: tuple[str, ...] = ()) -> Recipe:
             expected="a mapping of keys",
             remedy="see docs/recipe.md",
         )
+    return changed_recipe(data, assignments, origin=str(path))
+
+
+def changed_recipe(data: dict[str, Any], assignments: Iterable[str], *, origin: str) -> Recipe:
+    """A mapping with `key=value` assignments on top, as a Recipe with absolute paths. Raises RecipeError.
+
+    The mapping stays as it is.
+    """
+    data = copy.deepcopy(data)
     for assignment in assignments:
         assign(data, assignment)
-    return anchored(parse_recipe(data, origin=str(path)))
+    return anchored(parse_recipe(data, origin=origin))
 
 
 def parse_recipe(data: dict[str, Any], *, origin: str) -> Recipe:
@@ -113,11 +125,14 @@ def _yaml_words(error: Exception) -> str:
 
 
 def assign(data: dict[str, Any], assignment: str) -> None:
-    """Put one `key=value` of the command line into a recipe's mapping. Raises RecipeError."""
+    """Put one `key=value` into a recipe's mapping. Raises RecipeError."""
     key, separator, text = assignment.partition("=")
     if not separator or not key:
         raise RecipeError(
-            "--set takes key=value", value=key or "=", expected="sampling.temperature=0.6", remedy="correct the option"
+            "a change is key=value",
+            value=key or "=",
+            expected="for example sampling.temperature=0.6",
+            remedy="correct it (--set, or the parameter `changes`)",
         )
     *parents, last = key.split(".")
     for parent in parents:
@@ -126,7 +141,7 @@ def assign(data: dict[str, Any], assignment: str) -> None:
         data = data[parent]
         if not isinstance(data, dict):
             raise RecipeError(
-                "--set names a key inside a value",
+                "a change names a key inside a value",
                 value=key,
                 expected=f"{parent} to be a mapping",
                 remedy="correct the key",
@@ -135,7 +150,7 @@ def assign(data: dict[str, Any], assignment: str) -> None:
         data[last] = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise RecipeError(
-            f"--set has a value that is not YAML: {_yaml_words(error)}",
+            f"a change has a value that is not YAML: {_yaml_words(error)}",
             value=key,
             expected="a YAML value",
             remedy="quote it",

@@ -7,6 +7,8 @@ wherever the key that was sent stands in a text, a placeholder takes its place.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -18,6 +20,9 @@ PLACEHOLDER = "[the key]"
 
 SHORTEST_SECRET = 8
 """Characters. `EMPTY`, `sglang` or `default` are given as keys where none is wanted, and are values of reports too."""
+
+SECRET_NAMES = ("KEY", "KEY_ID", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS", "AUTH_STRING", "CONNECTION_URL")
+"""How the names of environment variables end whose values are shown to nobody."""
 
 T = TypeVar("T")
 
@@ -38,6 +43,14 @@ def without_key(report: ServerReport, key: str | None) -> ServerReport:
     if key is None or len(key) < SHORTEST_SECRET:
         return report
     return replace(report, **{field.name: redacted(getattr(report, field.name), key) for field in fields(report)})
+
+
+def without_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The same text without any value of an environment variable whose name is a secret's."""
+    for name, value in environment.items():
+        if len(value) >= SHORTEST_SECRET and name.upper().endswith(SECRET_NAMES):
+            text = text.replace(value, f"[{name}]")
+    return text
 
 
 def _redacted(value: Any, key: str) -> Any:

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from draftmill import plugins
 from draftmill.dataset import completions
 from draftmill.dataset.journal import Journal, journal_path
 from draftmill.dataset.storage import Commit, Storage, open_storage
+from draftmill.dataset.tails import upload_tails
 from draftmill.errors import DatasetError
 from draftmill.gate import look_again
 from draftmill.generation.conversations import NextTurn
@@ -31,6 +32,7 @@ from draftmill.generation.http import open_http
 from draftmill.generation.night import NO_END, Night
 from draftmill.generation.pool import Pool
 from draftmill.generation.rolling import Judge
+from draftmill.generation.unasked import Unasked
 from draftmill.generation.ways import ways_of
 from draftmill.judging.judged import Rules, judge_completions
 from draftmill.recipe import Recipe
@@ -115,7 +117,32 @@ async def open_workspace(dataset: str, commit: Commit = "create") -> AsyncIterat
             await in_thread(storage.check)
             await in_thread(storage.check_writing, commit)
             await in_thread(completions.upload, storage, journal)
+            await in_thread(upload_tails, storage, held=journal.path)
             yield space
+
+
+@contextlib.asynccontextmanager
+async def open_partition(dataset: str, commit: Commit = "create", *, number: int) -> AsyncIterator[list[str]]:
+    """The dataset and a journal of the partition's own; the parts that were made of what others left on this machine.
+
+    At the end, however it ends, the journal is in the dataset: whoever sealed would not find it elsewhere. Raises as
+    `open_workspace`; another run of this partition alone is in its way.
+    """
+    storage = open_storage(dataset)
+    async with _opened(storage, None):
+        await in_thread(storage.check)
+        await in_thread(storage.check_writing, commit)
+        tails = await in_thread(upload_tails, storage)
+    with Journal(journal_path(dataset, f"partition-{number}")) as journal:
+        # Another one: the first has been told that its run is over.
+        storage = open_storage(dataset)
+        async with _opened(storage, journal):
+            await in_thread(storage.check_writing, commit)
+            try:
+                yield tails
+            finally:
+                await in_thread(completions.upload, storage, journal)
+                journal.discard()
 
 
 @contextlib.asynccontextmanager
@@ -127,8 +154,8 @@ async def open_for_plan(dataset: str) -> AsyncIterator[Workspace]:
     storage = open_storage(dataset)
     async with _opened(storage, None) as space:
         await in_thread(storage.check)
-        with contextlib.suppress(DatasetError), Journal(journal_path(dataset)) as journal:
-            await in_thread(completions.upload, storage, journal)
+        with contextlib.suppress(DatasetError):
+            await in_thread(upload_tails, storage)
         yield space
 
 
@@ -150,12 +177,19 @@ async def _opened(storage: Storage, journal: Journal | None) -> AsyncIterator[Wo
 
 @contextlib.asynccontextmanager
 async def open_pool(
-    recipe: Recipe, variants: Variants, reports: Sequence[ServerReport], num_rows: int, *, night: Night = NO_END
+    recipe: Recipe,
+    variants: Variants,
+    reports: Sequence[ServerReport],
+    num_rows: int,
+    *,
+    night: Night = NO_END,
+    unasked: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Pool]:
     """The pool on the recipe's servers; meanwhile the journal's tail goes to the dataset every PART_EVERY_S.
 
     `reports`: the servers as the gate saw them; empty when nothing is to be asked, and then neither a server nor its
-    key is needed. `num_rows`: rows to be asked. `night`: when generation ends, whatever is left.
+    key is needed. `num_rows`: rows to be asked. `night`: when generation ends, whatever is left. `unasked`: nothing is
+    asked, others did; the words of those rows that failed there (`generation.unasked`).
     """
     space = workspace()
     protocol = plugins.load("engines", recipe.engine.kind)
@@ -167,7 +201,7 @@ async def open_pool(
         return judge_completions(completions, structures, rules)
 
     async with open_http(recipe.engine) if reports else aiohttp.ClientSession() as http:
-        async with Pool(
+        async with (Pool if unasked is None else functools.partial(Unasked, failed=unasked))(
             recipe,
             protocol=protocol,
             http=http,

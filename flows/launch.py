@@ -13,16 +13,20 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from prefect import Flow
 from prefect.client.orchestration import get_client
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import TerminationSignal
+from prefect.flow_engine import run_flow_async
 from prefect.logging.handlers import APILogHandler
 from prefect.server.api.server import SubprocessASGIServer
 from prefect.settings import get_current_settings
+from prefect.states import Pending
+from prefect.utilities.callables import get_call_parameters
 
 import draftmill
 import flows
@@ -30,10 +34,14 @@ import tasks
 from draftmill.errors import DraftmillError, MissingPart, RunStopped
 from draftmill.reporting.terminal import print_error
 from draftmill.serving.process import ends_with_us
+from flows.compact import compact
 from flows.refresh import refresh
 from flows.rerun import rerun
 
-FLOWS: dict[str, Callable[..., Awaitable[Any]]] = {"refresh": refresh, "rerun": rerun}
+FLOWS: dict[str, Flow[..., Any]] = {"refresh": refresh, "rerun": rerun, "compact": compact}
+
+TAG = "draftmill"
+"""Of every run of ours; the deployments have it, too. What flows/alarms.py looks at."""
 
 DRAIN_TIMEOUT_S = 5
 """Seconds for the last events to reach the server: they matter to nobody's data."""
@@ -71,13 +79,18 @@ def _stopped() -> RunStopped:
     )
 
 
-async def _run(flow: Callable[..., Awaitable[Any]], parameters: dict[str, Any]) -> Any:
+async def _run(flow: Flow[..., Any], parameters: dict[str, Any]) -> Any:
     run = asyncio.current_task()
     assert run is not None
     # A supervisor's SIGTERM ends a run as Ctrl-C does: rows in flight are aborted, finished ones kept.
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, run)
-    return await flow(**parameters, return_state=True)
+    # Made here for its tag: one from Prefect's context would be each task run's, too, and cost each of them a request.
+    async with get_client() as client:
+        given = flow.serialize_parameters(parameters)
+        flow_run = await client.create_flow_run(flow, parameters=given, tags=[TAG], state=Pending())
+    parameters = get_call_parameters(flow.fn, (), parameters)
+    return await run_flow_async(flow, flow_run=flow_run, parameters=parameters, return_type="state")
 
 
 def _stop(run: asyncio.Task[Any]) -> None:
@@ -120,7 +133,7 @@ def _quiet_console() -> None:
 def _server() -> Iterator[None]:
     """The configured server, or a local one that ends with this process, however that ends."""
     if url := get_current_settings().api.url:
-        asyncio.run(_check_server(url))
+        asyncio.run(check_server(url))
         yield
         return
     server = SubprocessASGIServer()
@@ -136,7 +149,8 @@ def _server() -> Iterator[None]:
         server.stop()
 
 
-async def _check_server(url: str) -> None:
+async def check_server(url: str) -> None:
+    """Raises DraftmillError when nobody answers there."""
     async with get_client() as client:
         if (fault := await client.api_healthcheck()) is not None:
             raise DraftmillError(

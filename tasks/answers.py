@@ -17,7 +17,8 @@ FAILURES_NAMED = 20
 """Failed rows a receipt names; the rest are counted."""
 
 CAUSES_NAMED = 20
-"""Causes of an early end that a receipt names: those that name lengths are nearly as many as conversations."""
+"""Causes of an early end, or last words of failed rows, that a receipt names: some have a number that others have not,
+and are nearly as many as rows."""
 
 
 def find_known(
@@ -47,6 +48,11 @@ def ended_early(ended: Sequence[tuple[Row, Ended]] = ()) -> dict[str, Any]:
         row, end = ended[0]
         first = f"behind turn {end.turn} of {row.prompt_id} ({row.source}): {end.words}"
     return {"rows": len(ended), "causes": dict(causes.most_common(CAUSES_NAMED)), "first": first}
+
+
+def failed_words(failures: Sequence[Failure]) -> dict[str, int]:
+    """How many rows failed with which last words; the commonest."""
+    return dict(Counter(failure.words for failure in failures).most_common(CAUSES_NAMED))
 
 
 def named(failures: Sequence[Failure]) -> list[dict[str, str]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +18,13 @@ from prefect import State
 
 from draftmill.errors import DraftmillError
 from draftmill.generation.night import NO_END, Night
+from draftmill.generation.pool import Counts
 from draftmill.progress import listener
 from draftmill.recipe import Recipe
 from draftmill.records import ServerReport
 from draftmill.rendering.prepare import Variants, structures_json
 from draftmill.workspace import open_pool, pool, workspace
+from tasks.follow import watch
 from tasks.generate import generate
 from tasks.receipts import Receipt, run
 from tasks.upload import upload
@@ -31,45 +35,67 @@ log = logging.getLogger("draftmill.chunks")
 
 @dataclass(slots=True)
 class ChunkOutcome:
-    """One chain: its receipts as far as it came; `error` is what ended it early."""
+    """One chain: its receipts as far as it came; `began_s`: when it opened, in monotonic seconds; `error` is what ended
+    it early."""
 
     chunk: Receipt
     opened: bool = False
+    began_s: float = 0.0
     cached: bool = False
     generated: Receipt | None = None
     validated: Receipt | None = None
     uploaded: Receipt | None = None
     error: BaseException | None = None
+    over: bool = False
 
 
 @dataclass(slots=True)
 class RunOutcome:
-    """All chains, what the pool counted, and why the run stopped early, if it did."""
+    """All chains, what the pool counts, and why the run stopped early, if it did.
+
+    `before`, `tokens`: rows that were finished when the run began, and tokens of those asked now, where its chains
+    cannot tell: partitions generated, and a chain took up what was there.
+    """
 
     chunks: list[ChunkOutcome] = field(default_factory=list)
-    requests: int = 0
-    retries: int = 0
+    counts: Counts = field(default_factory=Counts)
     stopped: DraftmillError | None = None
+    before: int | None = None
+    tokens: dict[str, int] = field(default_factory=dict)
 
 
 async def run_chunks(
-    plan: Receipt, gate: Receipt, recipe: Recipe, variants: Variants, *, night: Night = NO_END
+    plan: Receipt,
+    gate: Receipt,
+    recipe: Recipe,
+    variants: Variants,
+    *,
+    night: Night = NO_END,
+    outcome: RunOutcome | None = None,
+    unasked: Mapping[str, str] | None = None,
 ) -> RunOutcome:
-    """All chunks of a plan on one pool, until `night` ends. Faults of rows and chunks are in the outcome."""
+    """All chunks of a plan on one pool, until `night` ends. Faults of rows and chunks are in the outcome.
+
+    `outcome`: the one that is returned, for who looks at it meanwhile. `unasked`: as in `workspace.open_pool`.
+    """
+    outcome = outcome or RunOutcome()
     if not plan["chunks"]:
-        return RunOutcome()
+        return outcome
     listener().stage(f"generating {plan['to_ask']} rows ({plan['resumed']} more are finished already)")
     structures = structures_json(variants)
     reports = [ServerReport(**report) for report in gate["reports"]]
-    async with open_pool(recipe, variants, reports, plan["to_send"], night=night) as opened:
+    async with open_pool(recipe, variants, reports, plan["to_send"], night=night, unasked=unasked) as opened:
         outcomes = [ChunkOutcome(chunk) for chunk in plan["chunks"]]
+        outcome.chunks, outcome.counts = outcomes, opened.counts
+        watch(opened)
         await asyncio.gather(*(_guarded(outcome, structures, recipe) for outcome in outcomes))
         if doubled := workspace().journal.duplicates:
             listener().stage(f"{doubled} rows were answered twice; the first answers count")
         if echoes := sum(outcome.validated["single_echo"] for outcome in outcomes if outcome.validated):
             listener().stage(f"{echoes} good answers begin with the prompt's last id; an ordinary id, so only counted")
         _say_ended_early([outcome.generated["ended_early"] for outcome in outcomes if outcome.generated])
-        return RunOutcome(outcomes, opened.counts.requests, opened.counts.retries, opened.stopped)
+        outcome.stopped = opened.stopped
+        return outcome
 
 
 def _say_ended_early(ended: list[dict[str, Any]]) -> None:
@@ -85,9 +111,29 @@ async def _guarded(outcome: ChunkOutcome, structures: dict[str, Any], recipe: Re
     """A chain whose error is its own: the others go on and are sealed; the flow ends with it."""
     try:
         await _chain(outcome, structures, recipe)
+        if outcome.opened:
+            log.info("%s", chunk_line(outcome, requests=pool().counts.of_chunk[outcome.chunk["number"]]))
     except Exception as error:
         log.exception("chunk %d ended early", outcome.chunk["number"])
         outcome.error = error
+    outcome.over = True
+
+
+def chunk_line(outcome: ChunkOutcome, *, requests: int) -> str:
+    """A chunk that is done, in numbers: for the log, so without an id or a text of any row."""
+    chunk, generated, validated = outcome.chunk, outcome.generated, outcome.validated
+    parts = []
+    if validated:
+        parts.append(f"{validated['ok']} good")
+        reasons = ", ".join(f"{reason} {number}" for reason, number in validated["reasons"].items())
+        parts += [f"{validated['quarantined']} quarantined ({reasons})"] if validated["quarantined"] else []
+    if generated:
+        parts += [f"{generated[name]} {name}" for name in ("failed", "pending") if generated[name]]
+    if outcome.error:
+        parts.append(f"ended by {type(outcome.error).__name__}")
+    how = "cached, " if outcome.cached else ""
+    came = f"{requests} requests in {time.monotonic() - outcome.began_s:.0f} s"
+    return f"chunk {chunk['number']}/{chunk['total']}: {how}{', '.join(parts) or 'nothing'}; {came}"
 
 
 async def _chain(outcome: ChunkOutcome, structures: dict[str, Any], recipe: Recipe) -> None:
@@ -95,7 +141,7 @@ async def _chain(outcome: ChunkOutcome, structures: dict[str, Any], recipe: Reci
     async with pool().opened(chunk["number"], chunk["num_rows"] - chunk["resumed"]):
         if pool().stopped:
             return
-        outcome.opened = True
+        outcome.opened, outcome.began_s = True, time.monotonic()
         state = await run(generate, chunk)
     outcome.cached = state.name == "Cached"
     outcome.generated = await _receipt(state, outcome)

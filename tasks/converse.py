@@ -11,7 +11,7 @@ from draftmill.generation.conversations import Conversations, Outcome
 from draftmill.generation.tickets import Asked
 from draftmill.records import Completion, HistoryMode, Row, Said
 from draftmill.workspace import Workspace, conversing, in_thread, pool
-from tasks.answers import ended_early, find_known, named, put_completions
+from tasks.answers import ended_early, failed_words, find_known, named, put_completions
 from tasks.receipts import Receipt
 
 
@@ -64,5 +64,6 @@ def _store(space: Workspace, rows: list[Row], outcome: Outcome) -> Receipt:
         "pending": len(outcome.pending),
         "tokens": {"prompt": outcome.prompt_tokens, "output": outcome.output_tokens},
         "failures": named(outcome.failures),
+        "failed_words": failed_words(outcome.failures),
         "ended_early": ended_early(outcome.ended),
     }

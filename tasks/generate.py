@@ -25,20 +25,31 @@ from draftmill.generation.continuing import taken_up
 from draftmill.generation.tickets import Asked
 from draftmill.records import Answer, Completion, Row
 from draftmill.workspace import Workspace, in_thread, pool, workspace
-from tasks.answers import ended_early, find_known, named, put_completions
+from tasks.answers import ended_early, failed_words, find_known, named, put_completions
 from tasks.converse import converse
 from tasks.receipts import Receipt, stage
 
 
 @stage(
     name="generate",
-    run_name="generate chunk {chunk[number]} of {chunk[total]}",
-    version=2,
+    run_name="generate chunk {chunk[number]}/{chunk[total]}",
+    version=3,
     key=lambda p: p["chunk"]["rows"]["sha256"],
-    gives={"completions", "generated", "resumed", "failed", "pending", "tokens", "failures", "ended_early"},
+    gives={
+        "completions",
+        "generated",
+        "resumed",
+        "failed",
+        "pending",
+        "tokens",
+        "failures",
+        "failed_words",
+        "ended_early",
+    },
 )
 async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
-    """`{completions: reference or None, generated, resumed, failed, pending, tokens, failures, ended_early}`."""
+    """`{completions: reference or None, generated, resumed, failed, pending, tokens, failures, failed_words,
+    ended_early}`."""
     space = workspace()
     if chunk["turns"]:
         receipt = await converse(space, chunk)
@@ -98,6 +109,7 @@ def _store(space: Workspace, rows: list[Row], known: list[Completion], asked: As
         # What came now, also for rows that are not finished: the run that goes on from it counts the rest.
         "tokens": {"prompt": prompt_tokens, "output": asked.tokens},
         "failures": named(asked.failures),
+        "failed_words": failed_words(asked.failures),
         "ended_early": ended_early(),
     }
 

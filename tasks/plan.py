@@ -21,6 +21,7 @@ from draftmill.reporting.plan_lines import plan_lines
 from draftmill.reporting.since import Since, since
 from draftmill.reporting.summary import Summary
 from draftmill.workspace import in_thread, workspace
+from tasks.follow import aims_at
 from tasks.receipts import Receipt
 
 log = logging.getLogger("draftmill.plan")
@@ -31,6 +32,7 @@ async def compare(recipe: Recipe, variants: Variants) -> Since:
     structures = {name: prepared.structure for name, prepared in variants.items()}
     rendering = next(iter(variants.values())).provenance  # tokenizer and template are the same for all
     manifest = await in_thread(newest, workspace().storage)
+    aims_at((manifest.version if manifest else 0) + 1)
     return since(manifest, recipe, structures, rendering)
 
 

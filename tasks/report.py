@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
 from typing import Any
 
 from prefect import State, task
@@ -11,15 +11,21 @@ from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.states import Completed, Failed
 
 from draftmill.errors import DraftmillError
-from draftmill.reporting.drift_report import DriftReport
+from draftmill.redaction import without_secrets
+from draftmill.reporting.run_page import Missing, missing_headline, reasons_table, rows_table, summary_page
 from draftmill.reporting.summary import Summary, exit_code
+from draftmill.workspace import in_thread, workspace
 from tasks.chunks import RunOutcome
-from tasks.receipts import artifact_key
+from tasks.follow import came_to
+from tasks.receipts import Receipt, artifact_key
 
 log = logging.getLogger("draftmill.report")
 
 PAGES = {"summary": "The run in short", "drift": "The new rows beside those of the last manifest"}
 """Markdown artifacts, and what they are."""
+
+TABLES = {"rows": "Where every planned row is", "reasons": "Why rows are not in the dataset, and one of each"}
+"""Table artifacts, and what they are."""
 
 
 def report_plan(summary: Summary, plan: list[str]) -> State[dict[str, Any]]:
@@ -30,73 +36,109 @@ def report_plan(summary: Summary, plan: list[str]) -> State[dict[str, Any]]:
 
 
 async def report(
-    summary: Summary, outcome: RunOutcome | None = None, *, plan: Sequence[str] = ()
+    summary: Summary, outcome: RunOutcome | None = None, *, plan: Receipt | None = None
 ) -> State[dict[str, Any]]:
     """Artifacts, then the state the flow ends with; its data is `{summary, plan, attempts, drift, error, exit_code}`.
 
-    `plan`: the plan's lines; `drift`: the report's, for a terminal.
+    In the data, `plan`: the plan's lines; `drift`: the report's, for a terminal.
     """
+    came_to(summary.manifest, sealed=summary.sealed)
     numbers, drift = summary.to_json(), summary.drift
+    lines: list[str] = plan["lines"] if plan else []
     for text in drift.warnings if drift else ():
         log.warning("%s", text)
-    pages = {"summary": _markdown(numbers, summary.attempts, drift, plan)}
+    error = _first_error(outcome) if outcome else None
+    missing = await in_thread(_missing, outcome, plan, error)
+    state = _state(summary, numbers, missing, error)
+    notes = []
+    if drift:
+        notes.append(f"drift: {len(drift.warnings)} warnings, see `{artifact_key(summary.dataset, 'drift')}`")
+    pages = {
+        "summary": summary_page(
+            numbers,
+            headline=f"{state.name}: {str(state.message).splitlines()[0]}",
+            missing=missing,
+            attempts=summary.attempts,
+            plan=lines,
+            notes=notes,
+        )
+    }
     if drift:
         pages["drift"] = drift.markdown(summary.dataset)
+    tables = {"rows": rows_table(numbers), "reasons": reasons_table(numbers, missing)}
     # Its own state: what is sealed stays sealed, whether the UI has the numbers or not.
-    published: State[None] = await publish(numbers, pages, return_state=True)  # type: ignore[misc]
+    published: State[None] = await publish(summary.dataset, tables, pages, return_state=True)  # type: ignore[misc]
     if published.is_failed():
         log.warning("the numbers could not be published: %s", published.message)
-    error = _first_error(outcome) if outcome else None
-    data = {
+    state.data = {
         "summary": numbers,
-        "plan": list(plan),
+        "plan": lines,
         "attempts": summary.attempts,
         "drift": drift.lines() if drift else [],
         "error": str(error) if error else None,
         "exit_code": _exit_code(summary, error),
     }
+    return state
+
+
+def _state(
+    summary: Summary, numbers: dict[str, Any], missing: Missing, error: BaseException | None
+) -> State[dict[str, Any]]:
+    """The state of a run that came to its end; a failed one's first line is its likely cause."""
     rows = numbers["rows"]
     if error or rows["pending"] or rows["failed"]:
         words = f"{rows['failed']} rows failed, {rows['pending']} were not asked; run again, only they are asked"
-        return Failed(name="RowsMissing", message=f"{error}\n{words}" if error else words, data=data)
-    if rows["quarantined"]:
-        message = f"{rows['quarantined']} rows went into quarantine, {rows['ok']} are good"
-        return Completed(name="PartialSuccess", message=message, data=data)
-    return Completed(message=f"{rows['ok']} new rows, manifest {numbers['manifest']}", data=data)
+        parts = [missing_headline(numbers, missing), str(error) if error else "", words]
+        return Failed(name="RowsMissing", message=without_secrets("\n\n".join(filter(None, parts))))
+    if rows["quarantined"] or summary.rejudged_bad:
+        number = rows["quarantined"] + summary.rejudged_bad
+        reasons = ", ".join(f"{reason} {count}" for reason, count in Counter(numbers["reasons"]).most_common(3))
+        why = f" ({reasons})" if reasons else ""
+        return Completed(
+            name="PartialSuccess", message=f"{number} rows went into quarantine{why}, {rows['ok']} new ones are good"
+        )
+    return Completed(message=f"{rows['ok']} new rows, manifest {numbers['manifest']}")
 
 
 @task(name="report", task_run_name="report the numbers", persist_result=False)
-async def publish(numbers: dict[str, Any], pages: dict[str, str]) -> None:
-    """The counts and the reasons as tables, and the pages of PAGES there are, where the UI shows them."""
-    dataset = numbers["dataset"]
-    counts = [{"rows": name, "number": number} for name, number in numbers["rows"].items()]
-    await acreate_table_artifact(
-        table=counts, key=artifact_key(dataset, "rows"), description="Where every planned row is"
-    )
-    reasons = [{"reason": name, "rows": number} for name, number in numbers["reasons"].items()]
-    await acreate_table_artifact(
-        table=reasons, key=artifact_key(dataset, "reasons"), description="Why rows are not in the dataset"
-    )
+async def publish(dataset: str, tables: dict[str, list[dict[str, Any]]], pages: dict[str, str]) -> None:
+    """The tables of TABLES, and the pages of PAGES there are, where the UI shows them."""
+    for name, lines in tables.items():
+        table = [
+            {key: without_secrets(value) if isinstance(value, str) else value for key, value in line.items()}
+            for line in lines
+        ]
+        await acreate_table_artifact(table=table, key=artifact_key(dataset, name), description=TABLES[name])
     for name, text in pages.items():
-        await acreate_markdown_artifact(markdown=text, key=artifact_key(dataset, name), description=PAGES[name])
+        await acreate_markdown_artifact(
+            markdown=without_secrets(text), key=artifact_key(dataset, name), description=PAGES[name]
+        )
 
 
-def _markdown(numbers: dict[str, Any], attempts: dict[str, int], drift: DriftReport | None, plan: Sequence[str]) -> str:
-    rows, tokens = numbers["rows"], numbers["tokens"]
-    lines = [
-        f"# {numbers['dataset']}, manifest {numbers['manifest']}",
-        f"- {rows['ok']} new good rows, {rows['quarantined']} quarantined, {rows['kept']} kept",
-        f"- {rows['failed']} failed, {rows['pending']} pending, {rows['rejected']} rejected",
-        f"- {numbers['requests']} requests ({numbers['retries']} repeated), {tokens['output']} output tokens",
-    ]
-    if attempts:
-        counts = ", ".join(f"attempt {attempt} {number}" for attempt, number in attempts.items())
-        lines.append(f"- good rows by attempt (asked again, or on): {counts}")
-    if drift:
-        lines.append(f"- drift: {len(drift.warnings)} warnings, see `{artifact_key(numbers['dataset'], 'drift')}`")
-    if plan:
-        lines += ["", "## What was planned", "```text", *plan, "```"]
-    return "\n".join(lines)
+def _missing(outcome: RunOutcome | None, plan: Receipt | None, error: BaseException | None) -> Missing:
+    """What is known of the rows that are not in the dataset. Blocks."""
+    examples: dict[str, dict[str, Any]] = _rejected(plan["rejected"]) if plan and plan["rejected"] else {}
+    words: Counter[str] = Counter()
+    for chunk in outcome.chunks if outcome else ():
+        if chunk.generated:
+            words.update(chunk.generated["failed_words"])
+            for row in chunk.generated["failures"][:1]:
+                examples.setdefault("request_failed", row)
+        for reason, row in chunk.validated["examples"].items() if chunk.validated else ():
+            examples.setdefault(reason, row)
+    return Missing(examples, words, _headline(error) if error else None)
+
+
+def _rejected(ref: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """By reason the first prompt that cannot be sent."""
+    table = workspace().storage.read_table(ref["path"], ["prompt_id", "reason", "detail"])
+    reasons = table["reason"]
+    first = {reason: reasons.index(reason).as_py() for reason in reasons.unique().to_pylist()}
+    return {reason: table.slice(index, 1).to_pylist()[0] for reason, index in first.items()}
+
+
+def _headline(error: BaseException) -> str:
+    return without_secrets(error.headline if isinstance(error, DraftmillError) else f"{type(error).__name__}: {error}")
 
 
 def _first_error(outcome: RunOutcome) -> BaseException | None:

@@ -105,7 +105,7 @@ def run_summary(plan: Receipt, outcome: RunOutcome, recipe: Recipe) -> Summary:
     """A run's numbers before it is sealed."""
     summary = planned_summary(recipe.dataset, plan)
     summary.rows["generated"] = summary.rows["resumed"] = 0
-    summary.requests, summary.retries = outcome.requests, outcome.retries
+    summary.requests, summary.retries = outcome.counts.requests, outcome.counts.retries
     for chunk in outcome.chunks:
         add_chunk(
             summary,
@@ -115,6 +115,8 @@ def run_summary(plan: Receipt, outcome: RunOutcome, recipe: Recipe) -> Summary:
             generated=chunk.generated,
             validated=chunk.validated if chunk.uploaded else None,
         )
+    if outcome.before is not None:
+        summary.found(outcome.before, outcome.tokens)
     return summary
 
 

@@ -1,7 +1,7 @@
 """Render and tokenize: slices of prompts in, rows with their ids and keys out.
 
 Several slices are in work at once, so that all cores have something to render
-(`rendering.processes`); each is a cached task of its own.
+(`rendering.processes`). Each is a cached task of its own, or of very many a few.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from draftmill.rendering.render import Rendered
 from draftmill.workspace import in_thread, workspace
 from tasks.receipts import Receipt, result, stage
 
+TASKS_A_SIZE = 64
+"""Tasks that take one slice each; as many take two, then four ...: a run stays under about 1,000 task runs, also where
+long prompts make many slices, and a source that grows keeps its earlier tasks, and with them their receipts."""
+
 SHOWN_REJECTS = 3
 """Rejects quoted when nothing can be sent: enough to see what is wrong with all."""
 
@@ -37,8 +41,7 @@ async def tokenize_prompts(loaded: Receipt, recipe: Recipe, renders: str) -> lis
     """
     listener().stage(f"rendering {loaded['prompts']} prompts")
     slices = loaded["slices"]
-    numbered = [{"number": n, "total": len(slices), "prompts": ref} for n, ref in enumerate(slices, 1)]
-    rendered = await _all_slices(numbered, recipe, renders)
+    rendered = await _all_slices(_parts(slices), recipe, renders)
     if not any(part["rows"]["rows"] for part in rendered):
         raise await in_thread(_nothing, rendered, recipe)
     if kept := sum(part["special_text"] for part in rendered):
@@ -47,16 +50,17 @@ async def tokenize_prompts(loaded: Receipt, recipe: Recipe, renders: str) -> lis
 
 
 async def _all_slices(numbered: list[Receipt], recipe: Recipe, renders: str) -> list[Receipt]:
-    """The slices' receipts in order, or the first error; then the others end too."""
+    """The slices' receipts in order, or the first error; then the others end too. `numbered`: what each task takes."""
     async with Renderers(recipe) as renderers:
         token = _RENDERERS.set(renderers)
-        progress = _Progress(renderers, sum(part["prompts"]["rows"] for part in numbered))
-        room = asyncio.Semaphore(_at_once(renderers.lanes, progress.total // max(1, len(numbered))))
+        progress = _Progress(renderers, sum(ref["rows"] for part in numbered for ref in part["prompts"]))
+        num_slices = sum(len(part["prompts"]) for part in numbered)
+        room = asyncio.Semaphore(_at_once(renderers.lanes, progress.total // max(1, num_slices)))
 
         async def one(part: Receipt) -> Receipt:
             async with room:
-                receipt = await result(tokenize_slice, part, recipe, renders)
-                progress.done(part["prompts"]["rows"])
+                receipt = await result(tokenize_slices, part, recipe, renders)
+                progress.done(sum(ref["rows"] for ref in part["prompts"]))
                 return receipt
 
         try:
@@ -66,7 +70,18 @@ async def _all_slices(numbered: list[Receipt], recipe: Recipe, renders: str) -> 
             raise errors.exceptions[0] from None
         finally:
             _RENDERERS.reset(token)
-    return [each.result() for each in slices]
+    return [rendered for each in slices for rendered in each.result()["slices"]]
+
+
+def _parts(slices: list[dict[str, Any]]) -> list[Receipt]:
+    """`{number, total, prompts: [reference]}`: what each task takes, of the slices in order."""
+    cut: list[list[dict[str, Any]]] = []
+    start = 0
+    while start < len(slices):
+        size = 1 << len(cut) // TASKS_A_SIZE
+        cut.append(slices[start : start + size])
+        start += size
+    return [{"number": number, "total": len(cut), "prompts": taken} for number, taken in enumerate(cut, 1)]
 
 
 def _at_once(lanes: int, slice_rows: int) -> int:
@@ -103,7 +118,7 @@ def _nothing(rendered: list[Receipt], recipe: Recipe) -> SourceError:
 def _key(parameters: dict[str, Any]) -> object:
     recipe: Recipe = parameters["recipe"]
     return {
-        "prompts": parameters["part"]["prompts"]["sha256"],
+        "prompts": [ref["sha256"] for ref in parameters["part"]["prompts"]],
         "renders": parameters["renders"],
         "transformers": transformers.__version__,
         "model": recipe.model.model_dump(mode="json", exclude={"tokenizer", "chat_template", "date"}),
@@ -118,14 +133,18 @@ def _key(parameters: dict[str, Any]) -> object:
 
 @stage(
     name="tokenize",
-    run_name="tokenize slice {part[number]} of {part[total]}",
-    version=3,
+    run_name="tokenize slice {part[number]}/{part[total]}",
+    version=4,
     key=_key,
-    gives={"rows", "rejected", "special_text"},
+    gives={"slices"},
 )
-async def tokenize_slice(part: Receipt, recipe: Recipe, renders: str) -> Receipt:
-    """The task: one slice."""
-    loaded = await in_thread(workspace().storage.read_table, part["prompts"]["path"])
+async def tokenize_slices(part: Receipt, recipe: Recipe, renders: str) -> Receipt:
+    """The task: `{slices: [one receipt a slice]}`, one after the other."""
+    return {"slices": [await _tokenized(ref) for ref in part["prompts"]]}
+
+
+async def _tokenized(ref: Receipt) -> Receipt:
+    loaded = await in_thread(workspace().storage.read_table, ref["path"])
     return await in_thread(_store, await _RENDERERS.get().render(loaded))
 
 

@@ -11,7 +11,7 @@ from tasks.receipts import Receipt, stage
 
 @stage(
     name="upload",
-    run_name="upload chunk {chunk[number]} of {chunk[total]}",
+    run_name="upload chunk {chunk[number]}/{chunk[total]}",
     version=1,
     key=lambda p: [p["generated"]["completions"]["sha256"], p["validated"]["verdicts"]["sha256"]],
     gives={"shard", "quarantine"},

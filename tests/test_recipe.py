@@ -101,7 +101,7 @@ def test_the_smallest_recipe_has_the_defaults():
         ("engine.retries", -1, "greater than or equal to 0"),
         ("engine.wait_s", -1, "greater than or equal to 0"),
         ("structure", "nope", "known: "),
-        ("degenerate", 3, "'auto' or Input should be 'off' or Input should be greater than or equal to 16"),
+        ("degenerate", 3, "'auto' or 'off' or Input should be greater than or equal to 16"),
         ("degenerate", "on", "'auto'"),
         ("breaker", 5, "'off'"),
         ("breaker.share", 0, "greater than 0"),

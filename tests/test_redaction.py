@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from draftmill.records import ServerReport
-from draftmill.redaction import PLACEHOLDER, redacted, sent_key, without_key
+from draftmill.redaction import PLACEHOLDER, redacted, sent_key, without_key, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,9 @@ def test_a_report_without_the_key_unless_it_is_a_mere_word(key: str | None, kept
     seen = without_key(report, key)
     assert (seen == report) is kept
     assert kept or (str(key) not in repr(seen) and seen.context_length == 8192)
+
+
+def test_what_the_environment_keeps_secret_is_in_no_text() -> None:
+    environment = {"AWS_SECRET_ACCESS_KEY": "abcdefgh12", "HF_TOKEN": "short", "HOME": "/home/somebody"}
+    text = "refused: abcdefgh12 of /home/somebody, short"
+    assert without_secrets(text, environment) == "refused: [AWS_SECRET_ACCESS_KEY] of /home/somebody, short"

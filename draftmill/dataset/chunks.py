@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from draftmill.dataset.duplicates import duplicate_rejections
 from draftmill.dataset.known import read_known
 from draftmill.dataset.manifest import newest
-from draftmill.dataset.plan import SUCCESSION, chunk_rows_auto, chunks, make_plan
+from draftmill.dataset.plan import SUCCESSION, chunks, make_plan, rows_of_a_chunk
 from draftmill.dataset.plan_turns import ancestors, earlier_turns, newest_good, parts_of, roots
 from draftmill.dataset.priors import PRIORS
 from draftmill.dataset.schema import REJECTED, ROW
@@ -61,7 +61,7 @@ def plan_run(
         rejected=pc.list_flatten(refused["prompt_keys"]).combine_chunks(),
     )
     rejections = pa.concat_tables([refused, duplicate_rejections(storage, rows, plan.duplicates)])
-    chunk_rows = chunk_rows_auto(plan.missing.num_rows) if recipe.chunk_rows == "auto" else recipe.chunk_rows
+    chunk_rows = rows_of_a_chunk(plan.missing.num_rows, recipe.chunk_rows)
     parts = chunks(plan.missing, chunk_rows, roots(planned))
     turns = _Turns(planned, plan.missing, stored, generated)
     reasons = _rows_by_reason(rejections, recipe.sampling.samples)

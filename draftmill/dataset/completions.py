@@ -17,7 +17,7 @@ from draftmill.dataset import stored
 from draftmill.dataset.journal import Journal, Key
 from draftmill.dataset.scan import tables_there
 from draftmill.dataset.schema import COMPLETION, FORMAT, completions_table, table_completions
-from draftmill.dataset.storage import Storage
+from draftmill.dataset.storage import ObjectRef, Storage
 from draftmill.errors import DatasetError
 from draftmill.records import Completion
 
@@ -48,11 +48,18 @@ def upload(storage: Storage, journal: Journal) -> int:
 
     Killed between the two writes, the next upload makes the same part again, or one that overlaps it.
     """
+    part = upload_part(storage, journal)
+    return part.rows if part else 0
+
+
+def upload_part(storage: Storage, journal: Journal) -> ObjectRef | None:
+    """The same; the part, None where nothing is pending."""
     pending = journal.pending()
-    if pending:
-        storage.put_table(FOLDER, completions_table(pending))
-        journal.mark_uploaded([completion.row.key for completion in pending])
-    return len(pending)
+    if not pending:
+        return None
+    part = storage.put_table(FOLDER, completions_table(pending))
+    journal.mark_uploaded([completion.row.key for completion in pending])
+    return part
 
 
 def unfinished(storage: Storage, consumed: Collection[str]) -> pa.Table:

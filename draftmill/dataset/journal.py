@@ -1,6 +1,6 @@
 """The journal: completions that have not reached the dataset yet, safe on this machine.
 
-SQLite, one file per dataset and machine, WAL, synchronous FULL. One thread owns
+SQLite, one file per dataset and machine (a partition of a fan-out has its own), WAL, synchronous FULL. One thread owns
 the connection and takes commands from a queue in order, so that `put` never
 waits and everything asked after a put sees it. What `flush` acknowledged
 survives SIGKILL and power loss; the rest is at most `COMMIT_EVERY_S` old.
@@ -36,6 +36,9 @@ from draftmill.records import Completion
 COMMIT_EVERY_S = 1.0
 """The longest a completion waits for its commit: what a SIGKILL may cost is asked again in as long."""
 
+MAIN = "journal"
+"""The journal of a run that seals; its lock keeps a second one out."""
+
 Key = tuple[str, int]
 """(row_key, attempt): the identity of a request."""
 
@@ -49,12 +52,20 @@ def state_folder() -> Path:
     return Path(os.path.abspath(os.path.expanduser(base)))
 
 
-def journal_path(dataset_url: str) -> Path:
-    """Where this machine keeps a dataset's journal. Raises RecipeError for a URL that is no dataset's."""
+def journal_path(dataset_url: str, name: str = MAIN) -> Path:
+    """Where this machine keeps a dataset's journal. Raises RecipeError for a URL that is no dataset's.
+
+    `name`: another one than a run's own, for a partition of a fan-out.
+    """
     url = normal_url(dataset_url)
     # Links resolved: two spellings of one folder share one journal, and its lock.
     place = url if url.startswith("s3://") else os.path.realpath(url)
-    return state_folder() / sha256(place)[:16] / "journal.sqlite"
+    return state_folder() / sha256(place)[:16] / f"{name}.sqlite"
+
+
+def journals(dataset_url: str) -> list[Path]:
+    """The dataset's journals that there are on this machine, in use or left behind."""
+    return sorted(journal_path(dataset_url).parent.glob("*.sqlite"))
 
 
 class Journal:
@@ -71,6 +82,7 @@ class Journal:
         self._queue: queue.SimpleQueue[Completion | _Command] = queue.SimpleQueue()
         self._failure: DatasetError | None = None
         self._thread: threading.Thread | None = None
+        self._discarded = False
 
     def __enter__(self) -> Journal:
         self._lock.acquire()
@@ -91,6 +103,9 @@ class Journal:
             self._queue.put(_Command(None))
             self._thread.join()
             self._thread = None
+            if self._discarded and self._failure is None:
+                for suffix in ("", "-wal", "-shm"):
+                    Path(f"{self.path}{suffix}").unlink(missing_ok=True)
             self._lock.release()
         # An error already under way is the better news.
         if error is None:
@@ -128,6 +143,10 @@ class Journal:
         """These are sealed: the journal need not have them any more, nor the attempts before them."""
         sealed = list(keys)
         self._call(lambda connection: journal_rows.forget(connection, sealed))
+
+    def discard(self) -> None:
+        """All of it is in the dataset: the file goes when the journal is closed."""
+        self._discarded = True
 
     def _call(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return self._submit(work).result()

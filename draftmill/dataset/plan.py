@@ -40,7 +40,7 @@ from draftmill.dataset.stored import REQUESTS
 from draftmill.records import HistoryMode, Reason
 
 CHUNKS_AT_MOST = 240
-"""Chunks of an `auto` run: three tasks a chunk and the slices stay under about 1,000 task runs."""
+"""Chunks of a run: three tasks a chunk and those of the slices stay under about 1,000 task runs."""
 
 CHUNK_ROWS_AT_LEAST = 256
 """Rows of an `auto` chunk: below that a task costs more than its rows."""
@@ -208,9 +208,9 @@ def chunks(missing: pa.Table, chunk_rows: int, roots: Sequence[str] | None = Non
     return [missing.slice(start, chunk_rows) for start in range(0, missing.num_rows, chunk_rows)]
 
 
-def chunk_rows_auto(rows: int) -> int:
-    """Rows of a chunk for `chunk_rows: auto`."""
-    return max(CHUNK_ROWS_AT_LEAST, math.ceil(rows / CHUNKS_AT_MOST))
+def rows_of_a_chunk(rows: int, chosen: Literal["auto"] | int) -> int:
+    """Rows of a chunk, for a recipe's `chunk_rows`; as many more as CHUNKS_AT_MOST of them need."""
+    return max(CHUNK_ROWS_AT_LEAST if chosen == "auto" else chosen, math.ceil(rows / CHUNKS_AT_MOST))
 
 
 def _beside(rows: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:

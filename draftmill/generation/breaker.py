@@ -76,12 +76,14 @@ class Breaker:
         counts = Counter(filter(None, self._last)).most_common()
         num_rows = len(self._last)
         reasons = ", ".join(f"{reason} {count}" for reason, count in counts)
+        cause = likely_cause(counts[0][0], reports)
         return RunStopped(
             f"the breaker stopped the run: {self._num_bad} of the last {num_rows} rows are bad",
             value=INDENT.join([reasons, *self._quoted(counts)]),
             expected=f"at most {self._setting.share:.0%} bad (recipe: breaker.share, breaker.window)",
-            remedy=f"likely cause: {likely_cause(counts[0][0], reports)}{INDENT}"
+            remedy=f"likely cause: {cause}{INDENT}"
             "docs/reason-codes.md has them all; finished rows are kept, and the next run asks for the others",
+            cause=cause,
         )
 
     def _quoted(self, counts: Sequence[tuple[Reason, int]]) -> list[str]:

@@ -39,7 +39,7 @@ def parse_until(text: str, now: datetime) -> datetime:
     if (time := _TIME.fullmatch(text)) and int(time[1]) < 24 and int(time[2]) < 60:
         at = now.replace(hour=int(time[1]), minute=int(time[2]), second=0, microsecond=0, fold=0)
         return at if at.timestamp() > now.timestamp() else at + timedelta(days=1)
-    if (span := _SPAN.fullmatch(text)) and (seconds := _seconds(span)):
+    if seconds := span_s(text):
         return datetime.fromtimestamp(now.timestamp() + seconds, now.tzinfo)
     raise RecipeError(
         "--until is no time",
@@ -47,6 +47,12 @@ def parse_until(text: str, now: datetime) -> datetime:
         expected="a time of day (06:00) or a span from now (90m, 2h, 1h30m)",
         remedy="correct --until (in a deployment, the parameter `until`, in quotes)",
     )
+
+
+def span_s(text: str) -> int:
+    """Seconds of a span such as `90m`, `1h30m`, `45s`; 0 for what is none."""
+    span = _SPAN.fullmatch(text)
+    return _seconds(span) if span else 0
 
 
 def _seconds(span: re.Match[str]) -> int:

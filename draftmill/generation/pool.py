@@ -18,9 +18,10 @@ import itertools
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol, Self
 
@@ -38,7 +39,7 @@ from draftmill.generation.tickets import Asked, Ticket
 from draftmill.generation.turns import Turns
 from draftmill.generation.watch import Watch
 from draftmill.generation.ways import Way, Ways
-from draftmill.progress import Rows, listener
+from draftmill.progress import Rows, ServerStanding, listener
 from draftmill.recipe import Recipe
 from draftmill.records import Answer, Completion, Failure, Fault, FaultKind, Returned, Row, ServerReport
 
@@ -56,13 +57,14 @@ class Keeper(Protocol):
 
 @dataclass(slots=True)
 class Counts:
-    """Of the whole run: requests that reached a server (canaries excluded), those that were repeats, rows finished,
-    output tokens."""
+    """Of the whole run: requests that reached a server (canaries excluded), also by chunk, those that were repeats,
+    rows finished, output tokens."""
 
     requests: int = 0
     retries: int = 0
     done: int = 0
     tokens: int = 0
+    of_chunk: Counter[int] = field(default_factory=Counter)
 
 
 class Pool:
@@ -183,6 +185,16 @@ class Pool:
         """What the servers say of their weights; None for one that does not tell."""
         return {server.report.weight_version for server in self._servers}
 
+    def rows(self) -> Rows:
+        """How far it is."""
+        elapsed_s = time.monotonic() - (self._started_s or time.monotonic())
+        return Rows(self.counts.done, self._num_rows, self.counts.tokens, elapsed_s)
+
+    def standing(self) -> list[ServerStanding]:
+        """How the servers are, for people."""
+        now_s = time.monotonic()
+        return [server.standing(now_s) for server in self._servers]
+
     def stop(self, error: DraftmillError) -> None:
         """Sends nothing more. Rows in flight still finish; those that wait are pending."""
         if self.stopped:
@@ -284,6 +296,7 @@ class Pool:
         if isinstance(result, Fault) and result.kind is FaultKind.CONNECT:
             return
         self.counts.requests += 1
+        self.counts.of_chunk[ticket.order[0]] += 1
         self.counts.retries += ticket.sent > 0
         ticket.sent += 1
 
@@ -398,5 +411,4 @@ class Pool:
 
     def _progress(self) -> None:
         self.counts.done += 1
-        elapsed_s = time.monotonic() - (self._started_s or time.monotonic())
-        listener().rows(Rows(self.counts.done, self._num_rows, self.counts.tokens, elapsed_s))
+        listener().rows(self.rows())

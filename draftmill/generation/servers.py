@@ -17,7 +17,8 @@ from draftmill.generation.limiter import Limiter
 from draftmill.generation.pace import Pace
 from draftmill.generation.retry import rest_s
 from draftmill.generation.tickets import Ticket
-from draftmill.records import Answer, Fault, FaultKind, Row, ServerReport
+from draftmill.progress import ServerStanding
+from draftmill.records import Answer, Fault, FaultKind, Life, Row, ServerReport
 
 OUT_AFTER = 8
 """Faults in a row, without an answer between them, that take a server out: one row's bad luck is less."""
@@ -58,10 +59,11 @@ class Flight:
 
 
 class Server:
-    """`answers`: how many it gave; `out`: why it cannot be asked, None while it can.
+    """`answers`: how many it gave, with `output_tokens`; `out`: why it cannot be asked, None while it can; `life`: what
+    the last look showed.
 
-    Times are monotonic seconds: `heard_s` its last sign of life, `looked_s` the last look, `troubled_s` since when it
-    has given nothing but refusals (None while it answers).
+    Times are monotonic seconds: `heard_s` its last sign of life, `looked_s` the last look, `out_s` when it was taken
+    out last, `troubled_s` since when it has given nothing but refusals (None while it answers).
     """
 
     def __init__(self, report: ServerReport, ceiling: int) -> None:
@@ -70,7 +72,10 @@ class Server:
         self.pace = Pace()
         self.flights: dict[str, Flight] = {}
         self.answers = 0
+        self.output_tokens = 0
         self.out: str | None = None
+        self.out_s = -math.inf
+        self.life = Life.ALIVE
         self.last_words = ""
         self.troubled_s: float | None = None
         self.heard_s = -math.inf
@@ -94,6 +99,7 @@ class Server:
     def answered(self, flight: Flight, answer: Answer, now_s: float) -> None:
         """A whole answer came, good or bad."""
         self.answers += 1
+        self.output_tokens += len(answer.output_ids)
         self.heard_s = now_s
         # One that is out may still answer what it had; from then on it gives nothing.
         self.troubled_s = None if self.out is None else now_s
@@ -124,13 +130,26 @@ class Server:
     def take_out(self, why: str, now_s: float) -> None:
         """No row is sent until `take_back`; what is in flight may still be answered."""
         self.out = self.last_words = why
+        self.out_s = now_s
         self.troubled_s = now_s if self.troubled_s is None else self.troubled_s
 
     def take_back(self, report: ServerReport, now_s: float) -> None:
         """It is well and the same."""
-        self.report, self.out, self.heard_s = report, None, now_s
+        self.report, self.out, self.heard_s, self.life = report, None, now_s, Life.ALIVE
         self.tokens = None
         self._faults_in_a_row = 0
+
+    def standing(self, now_s: float) -> ServerStanding:
+        """How it is now, for people."""
+        return ServerStanding(
+            self.url, self._words(now_s), len(self.flights), self.limiter.limit, self.answers, self.output_tokens
+        )
+
+    def _words(self, now_s: float) -> str:
+        if self.out is not None:
+            what = "draining" if self.life is Life.LEAVING else "out"
+            return f"{what} for {now_s - self.out_s:.0f} s: {self.out}"
+        return "full, rests for a moment" if self._rests_until_s > now_s else "ok"
 
     def _rest(self, retry_after_s: float | None, now_s: float) -> None:
         self.troubled_s = now_s if self.troubled_s is None else self.troubled_s

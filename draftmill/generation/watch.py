@@ -113,6 +113,7 @@ class Watch:
 
     async def _pulse(self, server: Server) -> Pulse:
         pulse: Pulse = await self._protocol.pulse(self._http, server.url)
+        server.life = pulse.life
         return replace(pulse, words=redacted(pulse.words, sent_key(self._http)))
 
     def _note(self, server: Server, pulse: Pulse, now_s: float) -> None:

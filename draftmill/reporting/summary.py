@@ -71,6 +71,14 @@ class Summary:
         numbers = self.to_json()
         return {name: numbers[name] for name in ("rows", "reasons", "requests", "retries", "tokens", "chunks")}
 
+    def found(self, before: int, tokens: Mapping[str, int]) -> None:
+        """Of the rows that came in, so many were there before the run; the others were generated elsewhere, with these
+        tokens of prompts and outputs."""
+        there = self.rows["resumed"] + self.rows["generated"]
+        self.rows["resumed"] = min(before, there)
+        self.rows["generated"] = there - self.rows["resumed"]
+        self.tokens = Counter(tokens)
+
     def add(self, earlier: Summary) -> None:
         """Takes in the rejudging that a rerun did before."""
         self.rows["rejudged"] += earlier.rows["rejudged"]

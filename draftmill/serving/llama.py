@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -191,17 +192,22 @@ def spare_cores() -> int:
     return max(1, cores - 1)
 
 
-def _start(settings: LlamaSettings) -> Any:
-    """Loads the weights and starts llama.cpp's server on a free loopback port (about a second)."""
-    try:
-        import xllamacpp
-    except ImportError:
+def check_llama() -> None:
+    """Raises MissingPart without llama.cpp."""
+    if find_spec("xllamacpp") is None:
         raise MissingPart(
             "the embedded engine is not installed",
             value="no package named xllamacpp",
             expected="the extra `embedded`",
             remedy="pip install 'draftmill[embedded]'",
-        ) from None
+        )
+
+
+def _start(settings: LlamaSettings) -> Any:
+    """Loads the weights and starts llama.cpp's server on a free loopback port (about a second)."""
+    check_llama()
+    import xllamacpp
+
     params = xllamacpp.CommonParams()
     params.model.path = str(settings.model)
     params.n_parallel = settings.slots

@@ -13,7 +13,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import subprocess
 import sys
+import threading
 import time
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -21,18 +23,24 @@ from types import TracebackType
 from typing import Any
 
 from draftmill.errors import DraftmillError
-from draftmill.serving.process import Child, free_ports
+from draftmill.serving.process import LOOK_EVERY_S, Child, free_ports
 
 SETTINGS = {
     # Prefect would report usage to its makers.
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
+    # The newer UI asks a host of Amplitude's at every start, whatever is said above; no setting stops it.
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     # Our log lines belong to the run's page in the UI.
     "PREFECT_LOGGING_EXTRA_LOGGERS": "draftmill",
     # SQLite writes one at a time: with batches no task run is missing in the UI.
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    # In memory, the leases of running runs would end with the server: a restart would end every run of a deployment
+    # with a concurrency limit, at its next renewal.
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
 }
 """For every Prefect server and client that draftmill starts; the environment wins."""
 
@@ -60,7 +68,8 @@ class PrefectServer:
     """A context manager: `with PrefectServer(home) as server: ... server.url, server.environment`. Blocks.
 
     `port`: a free one when None. `auth`: "user:password". `database`: an SQLAlchemy URL; SQLite in `home` when None.
-    `settings`: more PREFECT_ variables of the server.
+    `settings`: more PREFECT_ variables of the server. `log`: where its output goes, a file in `home` when None.
+    `stop`: once set, starting waits no longer.
     """
 
     def __init__(
@@ -71,10 +80,13 @@ class PrefectServer:
         auth: str | None = None,
         database: str | None = None,
         settings: dict[str, str] | None = None,
+        log: Path | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self.home = home
         self.port = free_ports(1)[0] if port is None else port
         self._auth = auth
+        self._stop = stop or threading.Event()
         own = {
             "PREFECT_SERVER_API_HOST": "127.0.0.1",
             "PREFECT_SERVER_API_PORT": str(self.port),
@@ -90,10 +102,11 @@ class PrefectServer:
             "the Prefect server",
             [sys.executable, "-m", "prefect", "server", "start"],
             environment={**_without_prefect(), **self.environment, **own, **(settings or {})},
-            log=home / "server.log",
+            log=log or home / "server.log",
             answers=self._answers,
             ready_s=READY_S,
             ends_s=SERVER_ENDS_S,
+            stop=stop,
         )
 
     @property
@@ -104,8 +117,13 @@ class PrefectServer:
     @property
     def environment(self) -> dict[str, str]:
         """What a client, a worker, or `draftmill run` needs to use it."""
+        return {**SETTINGS, "PREFECT_HOME": str(self.home), **self.client_environment}
+
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """Where it is, and its password: what somebody's own shell needs, whose Prefect is theirs otherwise."""
         auth = {"PREFECT_API_AUTH_STRING": self._auth} if self._auth else {}
-        return {**SETTINGS, "PREFECT_HOME": str(self.home), "PREFECT_API_URL": f"{self.url}/api", **auth}
+        return {"PREFECT_API_URL": f"{self.url}/api", **auth}
 
     @property
     def pid(self) -> int | None:
@@ -131,6 +149,33 @@ class PrefectServer:
     def kill(self) -> None:
         """Ends it as a power cut would."""
         self._child.kill()
+
+    def command(self, *arguments: str, folder: Path, log: Path) -> None:
+        """Runs `prefect ARGUMENTS` on this server, in `folder`; `stop` ends it. Raises DraftmillError when it fails."""
+        command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]
+        environment = {**_without_prefect(), **self.environment}
+        with log.open("ab") as file:
+            running = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,  # Ctrl-C is for whoever started it
+            )
+        while running.poll() is None:
+            if self._stop.wait(LOOK_EVERY_S):
+                running.kill()
+                running.wait()
+                return
+        if running.returncode:
+            raise DraftmillError(
+                "a command of Prefect's fails",
+                value=f"prefect {' '.join(arguments)}: exit status {running.returncode}",
+                expected="exit status 0",
+                remedy=f"see {log}",
+            )
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """The API's answer as JSON: `ask("POST", "/flow_runs/filter", {"limit": 1})`; None without a body.
@@ -174,7 +219,8 @@ class PrefectWorker:
     """A process worker of a server's work pool, which it makes: `with PrefectWorker(server, folder) as worker`.
 
     `folder`: where its log lies and its runs begin. `environment`: more variables for it and its runs (the keys of
-    object storage, DRAFTMILL_STATE). `limit`: runs at once.
+    object storage, DRAFTMILL_STATE). `limit`: runs at once. `log`: where its output goes, a file in `folder` when None.
+    `stop`: once set, starting waits no longer.
     """
 
     def __init__(
@@ -186,6 +232,8 @@ class PrefectWorker:
         pool: str = POOL,
         limit: int | None = None,
         environment: dict[str, str] | None = None,
+        log: Path | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self.name, self.pool = name, pool
         self._server = server
@@ -198,11 +246,12 @@ class PrefectWorker:
             f"the worker {name}",
             [sys.executable, "-m", "prefect", *command],
             environment={**_without_prefect(), **server.environment, **soon, **(environment or {})},
-            log=folder / f"{name}.log",
+            log=log or folder / f"{name}.log",
             answers=self._online,
             ready_s=READY_S,
             ends_s=WORKER_ENDS_S,
             folder=folder,
+            stop=stop,
         )
 
     @property

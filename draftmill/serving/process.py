@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -26,7 +27,8 @@ class Child:
     """A server that this process starts, may kill, and may start again on the same data and ports.
 
     `command`; `environment`: all of its variables; `log`: the file its output is added to; `answers`: whether it is
-    ready, asked until it is, for at most `ready_s` seconds; `ends_s`: seconds it has to end by itself on SIGTERM.
+    ready, asked until it is, for at most `ready_s` seconds; `ends_s`: seconds it has to end by itself on SIGTERM;
+    `stop`: once it is set, nobody waits for an answer any more.
     It has a session of its own (Ctrl-C is for whoever started it), and ends with this process, however that ends.
     """
 
@@ -41,11 +43,13 @@ class Child:
         ready_s: float,
         ends_s: float,
         folder: Path | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self.name = name
         self.log = log
         self._command, self._environment, self._folder = list(command), dict(environment), folder
         self._answers, self._ready_s, self._ends_s = answers, ready_s, ends_s
+        self._stop = stop or threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._bound = ExitStack()
 
@@ -56,6 +60,7 @@ class Child:
 
     def start(self) -> None:
         """Starts it and waits until it answers. Raises DraftmillError when it does not come up."""
+        self._bound.close()  # of one that died: its number may be another process's by now
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -96,7 +101,7 @@ class Child:
     def _wait(self) -> None:
         assert self._process is not None
         deadline = time.monotonic() + self._ready_s
-        while not self._answers():
+        while not self._answers() and not self._stop.is_set():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise DraftmillError(
                     f"{self.name} does not come up",

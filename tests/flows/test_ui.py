@@ -48,13 +48,13 @@ async def test_names_say_what_and_artifacts_hold_the_numbers(mill, fake_server) 
         artifacts = await client.read_artifacts(
             artifact_filter=ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run.id]))
         )
-    assert run.name == "refresh dataset"
+    assert run.name == "refresh dataset v1"
     assert names == {
         "load prompts",
-        "tokenize slice 1 of 1",
+        "tokenize slice 1/1",
         "plan what is missing",
         "check the servers",
-        *(f"{verb} chunk {n} of 2" for verb in ("generate", "validate", "upload") for n in (1, 2)),
+        *(f"{verb} chunk {n}/2" for verb in ("generate", "validate", "upload") for n in (1, 2)),
         "seal the manifest",
         "report the numbers",
     }
@@ -64,6 +64,7 @@ async def test_names_say_what_and_artifacts_hold_the_numbers(mill, fake_server) 
         "dataset-reasons",
         "dataset-summary",
         "dataset-drift",
+        "dataset-progress",
     }
 
 
@@ -78,7 +79,7 @@ async def test_retry_of_a_failed_run_runs_only_the_failed_chunk(mill, fake_serve
         data = await mill.refresh(**options)
         assert (data["state"], data["summary"]["rows"]["failed"]) == ("RowsMissing", 2)
         run = await newest_run(client)
-        assert [t.name for t in await task_runs(client, run) if t.state_name == "Failed"] == ["generate chunk 2 of 2"]
+        assert [t.name for t in await task_runs(client, run) if t.state_name == "Failed"] == ["generate chunk 2/2"]
 
         await client.set_flow_run_state(run.id, Scheduled(message="Retried"), force=True)
         before, fake.rule = len(fake.log), None

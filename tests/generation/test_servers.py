@@ -17,7 +17,7 @@ from draftmill.arrays import ids_array
 from draftmill.generation.retry import LONGEST_RETRY_AFTER_S, rest_s
 from draftmill.generation.servers import OUT_AFTER, Flight, Server, all_troubled_s, choose
 from draftmill.generation.tickets import Asked, Ticket
-from draftmill.records import Answer, Fault, FaultKind, Row, ServerReport
+from draftmill.records import Answer, Fault, FaultKind, Life, Row, ServerReport
 
 ANSWER = Answer(ids_array("o", [1, 2]), None, 3, 2, "stop", None, 2, "sglang", None, datetime.now(UTC))
 ROW = Row("k", 0, "p", "p", "default", 0, ids_array("p", [1, 2, 3]), 100, None, "s")
@@ -210,3 +210,16 @@ async def test_a_flight_that_is_given_up_before_it_began_still_learns_of_it() ->
     flying.give_up("gone")
     await flying.task
     assert learned == ["gone"]
+
+
+def test_how_it_stands_in_words() -> None:
+    server = server_at(flights=3)
+    assert (server.standing(10.0).state, server.standing(10.0).in_flight, server.standing(10.0).limit) == ("ok", 3, 8)
+    server.failed(flight(9.0), fault(FaultKind.OVERLOADED, retry_after_s=5.0), 10.0)
+    assert server.standing(11.0).state == "full, rests for a moment"
+    server.take_out("no connection", 20.0)
+    assert server.standing(50.0).state == "out for 30 s: no connection"
+    server.life = Life.LEAVING
+    assert server.standing(50.0).state.startswith("draining for 30 s")
+    server.take_back(server.report, 60.0)
+    assert server.standing(60.0).state == "ok"
