@@ -19,6 +19,9 @@ from typing import Any
 
 from draftmill.errors import DraftmillError
 
+STUBBORN_S = 30
+"""Seconds that an orphan has to end on SIGTERM: a server whose database is gone waits for it for ever."""
+
 LOOK_EVERY_S = 0.2
 """Seconds between two looks whether a server answers."""
 
@@ -152,9 +155,12 @@ async def _until_signalled(serving: Coroutine[Any, Any, None]) -> None:
 @contextlib.contextmanager
 def ends_with_us(pid: int) -> Iterator[None]:
     """Ends `pid` when this process is gone, SIGKILL included: clean-up of one's own needs a living process."""
-    code = "import os, sys; sys.stdin.read(); os.kill(int(sys.argv[1]), 15)"
+    code = "import os, sys, time; sys.stdin.read(); os.kill({0}, 15); time.sleep({1}); os.kill({0}, 9)"
     watcher = subprocess.Popen(
-        [sys.executable, "-c", code, str(pid)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-c", code.format(pid, STUBBORN_S)],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         yield

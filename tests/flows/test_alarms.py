@@ -260,13 +260,22 @@ async def test_a_run_of_the_command_line_is_watched_too(
     mill.prompts(["one"])
     process = await start_run(mill.recipe_file(), "--plan")
     assert await process.wait() == 0
-    beat = {"event": {"name": ["prefect.flow-run.heartbeat"]}}
     async with get_client() as client:
         runs = await client.read_flow_runs()
-        answer = await client.request("POST", "/events/filter", json={"filter": beat})
     (run,) = [each for each in runs if each.tags and each.parameters.get("plan_only")]
     assert run.tags == [TAG]
     assert run.name == "plan dataset v1"
-    beats = [each for each in answer.json()["events"] if str(run.id) in each["resource"]["prefect.resource.id"]]
-    assert beats
-    assert f"prefect.tag.{TAG}" in [each["prefect.resource.id"] for each in beats[0]["related"]]
+    beat = await _first_beat(str(run.id))
+    assert f"prefect.tag.{TAG}" in [each["prefect.resource.id"] for each in beat["related"]]
+
+
+async def _first_beat(run: str) -> dict[str, Any]:
+    """Events are stored some moments after the run."""
+    wanted = {"event": {"name": ["prefect.flow-run.heartbeat"]}, "resource": {"id": [f"prefect.flow-run.{run}"]}}
+    deadline = time.monotonic() + TOLD_S
+    async with get_client() as client:
+        while not (found := (await client.request("POST", "/events/filter", json={"filter": wanted})).json()["events"]):
+            assert time.monotonic() < deadline, "no heartbeat"
+            await asyncio.sleep(0.5)
+    first: dict[str, Any] = found[-1]
+    return first
