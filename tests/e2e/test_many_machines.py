@@ -22,10 +22,13 @@ IN_FLIGHT = 5
 
 A_ROW_S = 0.4
 A_CHUNK = 4
+
 LAST_SECOND_S = 1.3
 """The journal commits every second; a commit on a busy disk takes a moment."""
+
 WAIT_S = 90
 """Seconds for the middle of a run."""
+
 CANARIES = 3
 """The fan-out's gate and that of each partition."""
 
@@ -235,17 +238,20 @@ async def test_a_cancelled_fan_out_cancels_its_partitions_and_a_retry_asks_the_r
 
 async def test_partitions_of_a_killed_fan_out_are_ended_by_its_retry(stack, mill, fake_server) -> None:
     async with (
-        fake_server(slots=IN_FLIGHT, latency=Latency(first_s=A_ROW_S)) as fake,
+        fake_server(slots=IN_FLIGHT, latency=Latency(first_s=4 * A_ROW_S)) as fake,
         Machines(stack, mill, fake) as machines,
     ):
         run = await machines.begin()
         await machines.in_the_middle()
         os.kill(int(stack.run(run)["infrastructure_pid"].rpartition(":")[2]), signal.SIGKILL)
         killed_at = time.time()
-        await machines.said(0, "as crashed")
+        # The worker says Crashed twice; a retry in between would be hit by the second.
+        await machines.said(0, "prefect.flow_runs.worker - Check whether the flow run")
+        await asyncio.sleep(1)
         stack.retry(run)
         found = await asyncio.to_thread(stack.wait, run, lambda found: found["state"]["type"] == "COMPLETED")
         assert found["run_count"] == 2
+        assert [child["state"]["name"] for child in machines.children(run)[:2]] == ["Cancelled"] * 2
         again = machines.again()
     # They went on until the retry ended them: what they had in flight then is asked again, and nothing else.
     assert not [entry for entry in again if entry.ended_at < killed_at]
