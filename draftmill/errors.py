@@ -70,9 +70,28 @@ class GateRefused(DraftmillError):
 
 
 class RunStopped(DraftmillError):
-    """The run ended before all rows were asked; what was finished is kept."""
+    """The run ended before all rows were asked; what was finished is kept.
+
+    `everywhere`: it would end so on any machine, because of the servers, the answers or the clock.
+    """
 
     exit_code = 5
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        value: object,
+        expected: str,
+        remedy: str,
+        cause: str | None = None,
+        everywhere: bool = False,
+    ) -> None:
+        super().__init__(what, value=value, expected=expected, remedy=remedy, cause=cause)
+        self.everywhere = everywhere
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"everywhere": self.everywhere})
 
 
 class DatasetError(DraftmillError):

@@ -12,10 +12,13 @@ import contextlib
 import functools
 import gc
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import aiohttp
@@ -42,6 +45,9 @@ from draftmill.rendering.prepare import Variants
 
 PART_EVERY_S = 60.0
 """Seconds of new rows that a lost machine may cost: how often the journal's tail goes to the dataset."""
+
+HELD_S = 60.0
+"""Seconds a partition waits for its journal: an upload of what was left in it is done in less."""
 
 THREADS = 16
 """Threads that read and write the dataset: a chunk keeps one at a time busy, and few chunks are between their stages
@@ -133,7 +139,8 @@ async def open_partition(dataset: str, commit: Commit = "create", *, number: int
         await in_thread(storage.check)
         await in_thread(storage.check_writing, commit)
         tails = await in_thread(upload_tails, storage)
-    with Journal(journal_path(dataset, f"partition-{number}")) as journal:
+    with ExitStack() as opened:
+        journal = await _own_journal(opened, journal_path(dataset, f"partition-{number}"))
         # Another one: the first has been told that its run is over.
         storage = open_storage(dataset)
         async with _opened(storage, journal):
@@ -143,6 +150,18 @@ async def open_partition(dataset: str, commit: Commit = "create", *, number: int
             finally:
                 await in_thread(completions.upload, storage, journal)
                 journal.discard()
+
+
+async def _own_journal(opened: ExitStack, path: Path) -> Journal:
+    """A partition's. Another one on this machine may just be uploading what an earlier run left in it."""
+    deadline_s = time.monotonic() + HELD_S
+    while True:
+        try:
+            return opened.enter_context(Journal(path))
+        except DatasetError:
+            if time.monotonic() >= deadline_s:
+                raise
+        await asyncio.sleep(0.5)
 
 
 @contextlib.asynccontextmanager

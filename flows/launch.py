@@ -16,16 +16,18 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+from httpx import HTTPError
 from prefect import Flow
 from prefect.client.orchestration import get_client
 from prefect.events.worker import EventsWorker
-from prefect.exceptions import TerminationSignal
+from prefect.exceptions import ObjectNotFound, TerminationSignal
 from prefect.flow_engine import run_flow_async
 from prefect.logging.handlers import APILogHandler
 from prefect.server.api.server import SubprocessASGIServer
 from prefect.settings import get_current_settings
-from prefect.states import Pending
+from prefect.states import Cancelled, Pending
 from prefect.utilities.callables import get_call_parameters
 
 import draftmill
@@ -50,6 +52,12 @@ START_TIMEOUT_S = 120
 """Seconds for the local Prefect server: its first start makes a database on a busy machine."""
 
 
+LOOK_EVERY_S = 5.0
+"""Seconds until a Cancel in the UI is noticed."""
+
+TELL_S = 3.0
+"""Seconds to tell the server that the run is cancelled."""
+
 GIVE_UP_S = 8.0
 """Seconds a stopped run has to end by itself: rows are aborted and kept in far less, but Prefect's client goes on for
 minutes to reach a server that is gone."""
@@ -64,6 +72,8 @@ def launch(name: str, **parameters: Any) -> dict[str, Any]:
             state = asyncio.run(_run(FLOWS[name], parameters))
         except (KeyboardInterrupt, TerminationSignal, asyncio.CancelledError):
             raise _stopped() from None
+    if not state.is_final():
+        raise _stopped()  # cancelled in the UI in its last moment: the server lets no other state be told
     result = state.result(raise_on_failure=False)
     if isinstance(result, BaseException):
         raise result
@@ -90,7 +100,28 @@ async def _run(flow: Flow[..., Any], parameters: dict[str, Any]) -> Any:
         given = flow.serialize_parameters(parameters)
         flow_run = await client.create_flow_run(flow, parameters=given, tags=[TAG], state=Pending())
     parameters = get_call_parameters(flow.fn, (), parameters)
-    return await run_flow_async(flow, flow_run=flow_run, parameters=parameters, return_type="state")
+    heeding = asyncio.create_task(_heed_cancel(flow_run.id, run))
+    try:
+        return await run_flow_async(flow, flow_run=flow_run, parameters=parameters, return_type="state")
+    except asyncio.CancelledError:
+        if heeding.done():
+            async with asyncio.timeout(TELL_S), get_client() as client:
+                await client.set_flow_run_state(flow_run.id, Cancelled(), force=True)
+        raise
+    finally:
+        heeding.cancel()
+
+
+async def _heed_cancel(flow_run: UUID, run: asyncio.Task[Any]) -> None:
+    """Returns once it has stopped the run as the UI's Cancel wants it; a worker would do that for its own runs."""
+    async with get_client() as client:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            # A server that is away, or has forgotten the run, is no reason to end.
+            with contextlib.suppress(HTTPError, ObjectNotFound):
+                state = (await client.read_flow_run(flow_run)).state
+                if state is not None and state.is_cancelling():
+                    return _stop(run)
 
 
 def _stop(run: asyncio.Task[Any]) -> None:

@@ -55,6 +55,11 @@ def failed_words(failures: Sequence[Failure]) -> dict[str, int]:
     return dict(Counter(failure.words for failure in failures).most_common(CAUSES_NAMED))
 
 
+def failed_rows(failures: Sequence[Failure]) -> dict[str, str]:
+    """Their last words by row_key: all of them, for who must count them without the rows."""
+    return {failure.row.row_key: failure.words for failure in failures}
+
+
 def named(failures: Sequence[Failure]) -> list[dict[str, str]]:
     """The first failed rows, as a receipt and a manifest name them."""
     return [

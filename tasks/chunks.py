@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +54,8 @@ class RunOutcome:
     """All chains, what the pool counts, and why the run stopped early, if it did.
 
     `before`, `tokens`: rows that were finished when the run began, and tokens of those asked now, where its chains
-    cannot tell: partitions generated, and a chain took up what was there.
+    cannot tell: partitions generated, and a chain took up what was there. `failed`: the last words of all rows that
+    failed, of which receipts name some; `stop`: ends its pool, once there is one.
     """
 
     chunks: list[ChunkOutcome] = field(default_factory=list)
@@ -62,6 +63,8 @@ class RunOutcome:
     stopped: DraftmillError | None = None
     before: int | None = None
     tokens: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    stop: Callable[[DraftmillError], None] | None = None
 
 
 async def run_chunks(
@@ -87,6 +90,7 @@ async def run_chunks(
     async with open_pool(recipe, variants, reports, plan["to_send"], night=night, unasked=unasked) as opened:
         outcomes = [ChunkOutcome(chunk) for chunk in plan["chunks"]]
         outcome.chunks, outcome.counts = outcomes, opened.counts
+        outcome.failed, outcome.stop = opened.failed, opened.stop
         watch(opened)
         await asyncio.gather(*(_guarded(outcome, structures, recipe) for outcome in outcomes))
         if doubled := workspace().journal.duplicates:

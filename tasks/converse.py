@@ -11,7 +11,7 @@ from draftmill.generation.conversations import Conversations, Outcome
 from draftmill.generation.tickets import Asked
 from draftmill.records import Completion, HistoryMode, Row, Said
 from draftmill.workspace import Workspace, conversing, in_thread, pool
-from tasks.answers import ended_early, failed_words, find_known, named, put_completions
+from tasks.answers import ended_early, failed_rows, failed_words, find_known, named, put_completions
 from tasks.receipts import Receipt
 
 
@@ -35,6 +35,7 @@ async def converse(space: Workspace, chunk: Receipt) -> Receipt:
         weight_versions=pool().weight_versions,
     )
     outcome = await conversations.outcome()
+    pool().failed |= failed_rows(outcome.failures)
     await space.journal.flush()
     return await in_thread(_store, space, rows, outcome)
 

@@ -25,7 +25,7 @@ from draftmill.generation.continuing import taken_up
 from draftmill.generation.tickets import Asked
 from draftmill.records import Answer, Completion, Row
 from draftmill.workspace import Workspace, in_thread, pool, workspace
-from tasks.answers import ended_early, failed_words, find_known, named, put_completions
+from tasks.answers import ended_early, failed_rows, failed_words, find_known, named, put_completions
 from tasks.converse import converse
 from tasks.receipts import Receipt, stage
 
@@ -56,6 +56,7 @@ async def generate(chunk: Receipt) -> Receipt | State[Receipt]:
     else:
         rows, known, priors = await in_thread(_there, space, chunk)
         asked = await pool().ask([row for row in rows if row.key not in known], chunk=chunk["number"], priors=priors)
+        pool().failed |= failed_rows(asked.failures)
         await space.journal.flush()
         receipt = await in_thread(_store, space, rows, [*known.values()], asked)
     if receipt["failed"] or receipt["pending"]:

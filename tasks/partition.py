@@ -1,39 +1,34 @@
 """A partition's own side: its share of a fan-out's chunks, asked and brought into the dataset; never sealed.
 
-It tells its parent how it stands through a report in the dataset (`partition_objects`),
-every BEAT_S and at its end. What it could not do is in there as an error; only a
-partition that was killed or cancelled leaves none.
+It tells its parent how it stands through a report in the dataset (`partition_report`).
+What it could not do is in there as an error; only a partition that was killed or
+cancelled leaves none.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
 from prefect import State
 from prefect.states import Completed, Failed
 
-from draftmill.dataset.partition_objects import put_report, read_share
+from draftmill.dataset.partition_objects import read_share
 from draftmill.errors import DatasetError, GateRefused, RecipeError
 from draftmill.gate.several import differences
 from draftmill.generation.continuing import slice_of
 from draftmill.generation.night import NO_END, Night
-from draftmill.generation.partitions import BEAT_S, Report, error_json
 from draftmill.identity import digest
 from draftmill.recipe import Recipe
 from draftmill.records import ServerReport
 from draftmill.rendering.prepare import Variants, prepare, renders, structures_json
 from draftmill.workspace import in_thread, workspace
-from tasks.chunks import ChunkOutcome, RunOutcome, run_chunks
+from tasks.chunks import RunOutcome, run_chunks
 from tasks.gate import gate
+from tasks.partition_report import first_error, reporting
 from tasks.receipts import Receipt
-
-log = logging.getLogger("draftmill.partition")
 
 
 def night_at(ends_at: datetime | None, until: str) -> Night:
@@ -49,7 +44,7 @@ async def ask_share(share: str, report: str, recipe: Recipe, *, night: Night, ta
     Raises RecipeError when this machine renders otherwise than the parent's, GateRefused for other servers than its.
     """
     outcome = RunOutcome()
-    async with _reporting(report, outcome):
+    async with reporting(report, outcome):
         work = await in_thread(_read, share)
         variants = await asyncio.to_thread(prepare, recipe)
         _check_same_machine(variants, work)
@@ -74,10 +69,6 @@ def end_state(outcome: RunOutcome) -> State[dict[str, Any]]:
     return Completed(message=f"{rows['generated']} rows generated; the fan-out seals them", data=rows)
 
 
-def first_error(outcome: RunOutcome) -> BaseException | None:
-    return outcome.stopped or next((chunk.error for chunk in outcome.chunks if chunk.error), None)
-
-
 def _read(path: str) -> dict[str, Any]:
     try:
         return read_share(workspace().storage, path)
@@ -88,52 +79,6 @@ def _read(path: str) -> dict[str, Any]:
             expected="the object that its fan-out wrote, as long as that runs",
             remedy="run the fan-out again: it plans anew; finished rows are kept",
         ) from None
-
-
-@contextlib.asynccontextmanager
-async def _reporting(path: str, outcome: RunOutcome) -> AsyncIterator[None]:
-    """The report inside the block, and its last at the end. A cancelled partition's last is like a killed one's."""
-    beats = asyncio.create_task(_beat(path, outcome))
-    error: BaseException | None = None
-    ended = False
-    try:
-        yield
-        error, ended = first_error(outcome), True
-    except Exception as caught:
-        error, ended = caught, True
-        raise
-    finally:
-        beats.cancel()
-        await asyncio.gather(beats, return_exceptions=True)
-        last = _report(outcome, int(time.time()))
-        last.ended, last.stopped = ended, error_json(error) if error else None
-        await in_thread(put_report, workspace().storage, path, last)
-
-
-async def _beat(path: str, outcome: RunOutcome) -> None:
-    while True:
-        try:
-            await in_thread(put_report, workspace().storage, path, _report(outcome, int(time.time())))
-        except Exception as error:
-            # Silence is the parent's to judge; the rows go on.
-            log.warning("the report could not be written: %s", error)
-        await asyncio.sleep(BEAT_S)
-
-
-def _report(outcome: RunOutcome, beat: int) -> Report:
-    counts = outcome.counts
-    return Report(
-        beat=beat,
-        requests=counts.requests,
-        retries=counts.retries,
-        done=counts.done,
-        tokens=counts.tokens,
-        chunks={chunk.chunk["rows"]["sha256"]: _receipts(chunk) for chunk in outcome.chunks if chunk.over},
-    )
-
-
-def _receipts(chunk: ChunkOutcome) -> dict[str, Any]:
-    return {name: getattr(chunk, name) for name in ("opened", "cached", "generated", "validated", "uploaded")}
 
 
 def _check_same_machine(variants: Variants, work: dict[str, Any]) -> None:

@@ -22,13 +22,14 @@ from prefect import State, get_client
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.deployments import arun_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 from prefect.states import Cancelling, Crashed
 
 from draftmill.dataset.partition_objects import FOLDER, put_share, read_report
-from draftmill.errors import DatasetError, RecipeError
+from draftmill.errors import RecipeError
 from draftmill.generation.night import Night
 from draftmill.generation.partitions import BEAT_S, START_S, Report, Silence
 from draftmill.progress import Rows, listener
@@ -43,6 +44,9 @@ CANCEL_S = 20.0
 
 LEFT_BEHIND_S = 90.0
 """Seconds for what an earlier run of the fan-out has left behind to end, with its rows in the dataset."""
+
+PAGE = 100
+"""Runs read at once: the server gives at most 200."""
 
 log = logging.getLogger("draftmill.fan_out")
 
@@ -135,16 +139,24 @@ async def end_left_behind(recipe: Recipe) -> bool:
 
 
 async def cancel(client: PrefectClient, runs: Sequence[UUID], *, wait_s: float) -> None:
-    """As the UI's button; waits for their end."""
-    for run in runs:
-        try:
-            await client.set_flow_run_state(run, Cancelling(), force=True)
-        except httpx.HTTPError as error:
-            log.warning("partition %s could not be cancelled: %s", run, error)
+    """As the UI's button, all at once; waits for their end."""
+    await asyncio.gather(*(_set_state(client, run, Cancelling()) for run in runs))
     deadline, left = time.monotonic() + wait_s, list(runs)
     while left and time.monotonic() < deadline:
         await asyncio.sleep(0.5)
         left = [run for run in left if not await _has_ended(client, run)]
+
+
+async def _set_state(client: PrefectClient, run: UUID, state: State[Any]) -> bool:
+    """Whether the server took it. A run that is deleted needs none."""
+    try:
+        await client.set_flow_run_state(run, state, force=True)
+    except ObjectNotFound:
+        return True
+    except httpx.HTTPError as error:
+        log.warning("Prefect could not be told that partition %s is %s: %s", run, state.name, error)
+        return False
+    return True
 
 
 async def _has_ended(client: PrefectClient, run: UUID) -> bool:
@@ -159,20 +171,34 @@ async def _has_ended(client: PrefectClient, run: UUID) -> bool:
 
 async def _unfinished(client: PrefectClient, recipe: Recipe) -> list[FlowRun]:
     types = ["SCHEDULED", "PENDING", "RUNNING", "CANCELLING", "PAUSED"]
-    runs = await client.read_flow_runs(
-        flow_filter=FlowFilter.model_validate({"name": {"any_": ["partition"]}}),
-        flow_run_filter=FlowRunFilter.model_validate({"state": {"type": {"any_": types}}}),
-    )
+    runs: list[FlowRun] = []
+    while True:
+        page = await client.read_flow_runs(
+            flow_filter=FlowFilter.model_validate({"name": {"any_": ["partition"]}}),
+            flow_run_filter=FlowRunFilter.model_validate({"state": {"type": {"any_": types}}}),
+            sort=FlowRunSort.ID_DESC,
+            limit=PAGE,
+            offset=len(runs),
+        )
+        runs += page
+        if len(page) < PAGE:
+            break
     return [run for run in runs if (run.parameters.get("recipe") or {}).get("dataset") == recipe.dataset]
 
 
 async def _is_orphan(client: PrefectClient, run: FlowRun) -> bool:
     if run.parent_task_run_id is None:
         return True
-    task = await client.read_task_run(run.parent_task_run_id)
-    if task.flow_run_id is None or str(task.flow_run_id) == flow_run.id:
+    try:
+        task = await client.read_task_run(run.parent_task_run_id)
+        if task.flow_run_id is None or str(task.flow_run_id) == flow_run.id:
+            return True
+        parent = await client.read_flow_run(task.flow_run_id)
+    except ObjectNotFound:
         return True
-    parent = await client.read_flow_run(task.flow_run_id)
+    except httpx.HTTPError as error:
+        log.warning("Prefect does not say whose %s is, and it is left alone: %s", run.name, error)
+        return False
     return parent.state is None or not parent.state.is_running()
 
 
@@ -188,7 +214,10 @@ async def _look(client: PrefectClient, each: Partition, night: Night) -> None:
         each.silence.blind(now_s)
         return
     assert state is not None, "a run that the server knows has a state"
-    each.state, each.over = state.name or state.type.value, state.is_final()
+    # Its message has more lines than a list of partitions can hold.
+    first = (state.message or "").split("\n")[0]
+    each.state = f"{state.name or state.type.value}: {first}".removesuffix(": ")
+    each.over = state.is_final()
     if each.over or now_s - each.read_s >= BEAT_S / 2:
         await _read(each, now_s)
     if not each.over:
@@ -199,7 +228,8 @@ async def _read(each: Partition, now_s: float) -> None:
     each.read_s = now_s
     try:
         report = await in_thread(read_report, workspace().storage, each.path)
-    except DatasetError as error:
+    except Exception as error:
+        # Whatever it is, a partition that cannot be read need not be dead.
         log.warning("the report of %s cannot be read: %s", each.name, error)
         each.silence.blind(now_s)
         return
@@ -214,12 +244,12 @@ async def _heed(client: PrefectClient, each: Partition, state: State[Any], now_s
         over = night.left_s(now_s) == 0
         if over or now_s - each.created_s >= START_S:
             why = "the time given is over" if over else f"no worker took it within {START_S:.0f} s"
-            await client.set_flow_run_state(each.run, Cancelling(message=why), force=True)
-            each.state, each.over = f"not started, {why}", True
+            if await _set_state(client, each.run, Cancelling(message=why)):
+                each.state, each.over = f"not started, {why}", True
     elif each.silence.lasts(now_s):
         words = "no sign of life in the dataset; its machine or process seems to be dead"
-        await client.set_flow_run_state(each.run, Crashed(message=words), force=True)
-        each.state, each.over = f"Crashed, {words}", True
+        if await _set_state(client, each.run, Crashed(message=words)):
+            each.state, each.over = f"Crashed: {words}", True
 
 
 def _tell(partitions: Sequence[Partition], to_ask: int, elapsed_s: float) -> None:

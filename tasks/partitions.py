@@ -12,17 +12,18 @@ was killed up to BEAT_S of them are not counted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from draftmill.dataset.partition_objects import remove_reports
-from draftmill.dataset.tails import upload_tails
 from draftmill.errors import DraftmillError
 from draftmill.generation.night import Night
 from draftmill.generation.partitions import (
     ROUNDS,
     Report,
+    all_stopped,
     deal,
     failed_rows,
     in_flight_shares,
@@ -38,10 +39,12 @@ from draftmill.rendering.prepare import Variants
 from draftmill.workspace import in_thread, workspace
 from tasks.chunks import ChunkOutcome, RunOutcome, run_chunks
 from tasks.gate import gate
-from tasks.generated import NO_GATE, Generated, Replan, generate_here
+from tasks.generated import NO_GATE, Generated, Replan, generate_here, plan_again
 from tasks.partition import how_rendered
 from tasks.partition_runs import Partition, end_left_behind, start, watch
 from tasks.receipts import Receipt
+
+log = logging.getLogger("draftmill.fan_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Elsewhere:
         self, plan: Receipt, recipe: Recipe, variants: Variants, *, night: Night, replan: Replan
     ) -> Generated:
         if await end_left_behind(recipe):
-            plan = await _again(replan)
+            plan = await plan_again(replan)
         if not plan["to_ask"]:
             return await generate_here(plan, recipe, variants, night=night, replan=replan)
         before = plan["resumed"]
@@ -64,7 +67,7 @@ class Elsewhere:
         try:
             plan = await self._rounds(plan, passed, recipe, variants, night, replan, begun)
         finally:
-            await in_thread(remove_reports, workspace().storage, [each.path for each in begun])
+            await _remove_reports(begun)
         outcome = await take_up(plan, begun, recipe, variants)
         outcome.before, outcome.tokens = before, _tokens([each.report for each in begun])
         return Generated(plan, passed, outcome)
@@ -94,21 +97,22 @@ class Elsewhere:
             )
             begun += now
             await watch(now, night=night, to_ask=to_ask)
-            plan = await _again(replan)
+            plan = await plan_again(replan)
             lost = [each for each in now if each.lost]
             for each in lost:
                 listener().stage(f"{each.name} ended before its rows did: {each.state}")
-            if not lost or any(each.report.speaks_for_all for each in now):
+            if not lost or all_stopped([each.report for each in now]):
                 break
             most = max(1, len(now) - len(lost))
         return plan
 
 
-async def _again(replan: Replan) -> Receipt:
-    """The plan anew, on what partitions brought; what died on this machine first."""
-    space = workspace()
-    await in_thread(upload_tails, space.storage, held=space.journal.path)
-    return await replan()
+async def _remove_reports(begun: Sequence[Partition]) -> None:
+    try:
+        await in_thread(remove_reports, workspace().storage, [each.path for each in begun])
+    except Exception as error:
+        # They are in nobody's way, and a later fan-out removes them: no reason to lose this one's rows.
+        log.warning("reports of partitions could not be removed: %s", error)
 
 
 def _unsettled(chunks: Sequence[Receipt], settled: dict[str, dict[str, Any]]) -> list[Receipt]:
@@ -172,6 +176,6 @@ def _stopped(begun: Sequence[Partition], pending: int) -> DraftmillError | None:
     """Why rows are pending: what stops all comes before what one machine lacks."""
     lost = [each for each in begun if each.lost]
     errors = sorted((each.report for each in begun if each.report.error), key=lambda report: not report.speaks_for_all)
-    if errors and (errors[0].speaks_for_all or all(each.report.error for each in lost)):
+    if errors and (all_stopped([each.report for each in begun]) or all(each.report.error for each in lost)):
         return errors[0].error
     return partitions_lost({each.name: each.state for each in lost}, rows=pending) if lost else None

@@ -62,8 +62,9 @@ def _start() -> subprocess.Popen[bytes] | None:
     context, settings = FlowRunContext.get(), get_current_settings()
     if context is None or context.flow_run is None or context.flow_run.state is None or settings.api.url is None:
         return None
+    # By its file, whose folder is no place for imports: where the run was started another `tasks` may be nearer.
     # By its state: Retry makes another of the same run.
-    command = [sys.executable, "-m", "tasks.watched", str(context.flow_run.id), str(context.flow_run.state.id)]
+    command = [sys.executable, "-P", __file__, str(context.flow_run.id), str(context.flow_run.state.id)]
     environment = {**os.environ, **settings.to_environment_variables(exclude_unset=True)}
     # Its output to nobody: a worker takes its child for alive as long as anybody holds the child's output.
     quiet = subprocess.DEVNULL

@@ -84,6 +84,7 @@ class Breaker:
             remedy=f"likely cause: {cause}{INDENT}"
             "docs/reason-codes.md has them all; finished rows are kept, and the next run asks for the others",
             cause=cause,
+            everywhere=True,
         )
 
     def _quoted(self, counts: Sequence[tuple[Reason, int]]) -> list[str]:

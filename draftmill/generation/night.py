@@ -86,6 +86,7 @@ class Night:
             value=f"--until {self.until}".strip(),
             expected="all rows asked before then",
             remedy="run the same command again: finished rows are kept and only the pending ones are asked",
+            everywhere=True,
         )
 
 

@@ -12,16 +12,19 @@ says of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from draftmill.errors import DraftmillError, GateRefused, RunStopped, kinds
+from draftmill.errors import DatasetError, DraftmillError, GateRefused, RunStopped, kinds
 
 BEAT_S = 20.0
 """Seconds between two reports of a partition: what its numbers lose when it is killed."""
 
 SILENT_S = 300.0
 """Seconds of a report that stands still: longer than any pause of a healthy process, short against a night."""
+
+LEASE_S = SILENT_S - 60.0
+"""Seconds since a partition was last seen until it asks no more: before its rows are dealt to another one."""
 
 START_S = 600.0
 """Seconds a partition may wait for a worker: a machine starts in less, and nobody else waits for it meanwhile."""
@@ -57,7 +60,8 @@ def in_flight_shares(in_flight: int, partitions: int) -> list[int]:
 @dataclass(slots=True)
 class Report:
     """How a partition stands. `chunks`: the receipts of the chains that are over, by the hash of the chunk's rows;
-    `beat`: grows while it lives; `stopped`: why it asked no more; `ended`: this is its last."""
+    `failed`: the last words of all its rows that failed, by row_key, of which receipts name some; `beat`: grows while
+    it lives, 0 before it came to anything; `stopped`: why it asked no more; `ended`: this is its last."""
 
     beat: int = 0
     ended: bool = False
@@ -66,6 +70,7 @@ class Report:
     done: int = 0
     tokens: int = 0
     chunks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
     stopped: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -79,12 +84,24 @@ class Report:
     @property
     def speaks_for_all(self) -> bool:
         """Whether the others stop for the same reason: the servers, the answers or the clock, not this machine."""
-        return isinstance(self.error, RunStopped | GateRefused)
+        return isinstance(self.error, RunStopped) and self.error.everywhere
 
 
 def report_of(data: Mapping[str, Any]) -> Report:
-    """From its JSON."""
-    return Report(**data)
+    """From its JSON; what another version tells besides is left out."""
+    known = {each.name for each in fields(Report)}
+    return Report(**{name: value for name, value in data.items() if name in known})
+
+
+def all_stopped(reports: Sequence[Report]) -> bool:
+    """Whether nobody else would get further: one speaks for all, or all that came to anything met such servers.
+
+    A server that one machine alone cannot reach, or that refuses it, stops that machine.
+    """
+    heard = [report for report in reports if report.beat]
+    if any(report.speaks_for_all for report in heard):
+        return True
+    return bool(heard) and all(isinstance(report.error, RunStopped | GateRefused) for report in heard)
 
 
 class Silence:
@@ -121,13 +138,11 @@ def is_settled(receipts: Mapping[str, Any]) -> bool:
 
 
 def failed_rows(reports: Sequence[Report]) -> dict[str, str]:
-    """The words of the rows that failed, by row_key, as far as receipts name them."""
-    return {
-        row["row_key"]: row["detail"]
-        for receipts in settled_chunks(reports).values()
-        if receipts["generated"]
-        for row in receipts["generated"]["failures"]
-    }
+    """The words of the rows that failed, by row_key; of two the later."""
+    found: dict[str, str] = {}
+    for report in reports:
+        found |= report.failed
+    return found
 
 
 def error_json(error: BaseException) -> dict[str, Any]:
@@ -140,13 +155,28 @@ def error_json(error: BaseException) -> dict[str, Any]:
             remedy="this is a fault of draftmill: please report it with the partition's log; finished rows are kept",
         )
     parts = {name: getattr(error, name) for name in ("what", "expected", "remedy", "cause")}
-    return {"kind": type(error).__name__, "value": str(error.value), **parts}
+    everywhere = isinstance(error, RunStopped) and error.everywhere
+    return {"kind": type(error).__name__, "value": str(error.value), "everywhere": everywhere, **parts}
 
 
 def error_of(data: Mapping[str, Any]) -> DraftmillError:
     """The error again; its class by its name."""
     found = {kind.__name__: kind for kind in kinds()}.get(data["kind"], DraftmillError)
-    return found(**{name: value for name, value in data.items() if name != "kind"})
+    error = found(**{name: data[name] for name in ("what", "value", "expected", "remedy", "cause")})
+    if isinstance(error, RunStopped):
+        error.everywhere = data["everywhere"]
+    return error
+
+
+def unseen() -> DatasetError:
+    """Why a partition asks no more whose reports do not get through: it is taken for dead, and others ask its rows."""
+    return DatasetError(
+        "this partition can no longer be seen by its fan-out",
+        value=f"no report got into the dataset for {LEASE_S:.0f} s",
+        expected=f"one every {BEAT_S:.0f} s",
+        remedy="see why this machine could not write to the dataset; finished rows are kept, and the fan-out deals the "
+        "others once more",
+    )
 
 
 def partitions_lost(names: Mapping[str, str], *, rows: int) -> RunStopped:

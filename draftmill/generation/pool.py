@@ -70,6 +70,7 @@ class Counts:
 class Pool:
     """Sends rows to the servers that `reports` describe; none for a run that has only finished rows to seal.
 
+    `failed`: the last words of the rows that failed, by row_key, as their chunks end.
     `judge` gives finished rows' verdicts, for the breaker; `look_again` the gate's second look at a server that was
     gone; `num_rows` is what is to be asked in all, for progress; `ways` has every variant of the rows.
     """
@@ -90,6 +91,7 @@ class Pool:
     ) -> None:
         self.counts = Counts()
         self.stopped: DraftmillError | None = None
+        self.failed: dict[str, str] = {}
         self._recipe = recipe
         self._protocol = protocol
         self._http = http

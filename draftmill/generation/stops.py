@@ -28,6 +28,7 @@ def refused(url: str, fault: Fault) -> RunStopped:
             expected="one weight version for a whole run",
             remedy="serve the first weights again and run again: finished rows are kept; or set "
             "engine.weights: record, which goes on and stores each row's version",
+            everywhere=True,
         )
     return RunStopped(
         f"{url} refuses every request",

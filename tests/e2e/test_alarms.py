@@ -59,7 +59,7 @@ def set_alarms(stack: Any, url: str) -> str:
 def watchers(run: str) -> list[int]:
     """The process beside a run that would tell of its end."""
     commands = {path.parent.name: path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")}
-    return [int(pid) for pid, command in commands.items() if b"tasks.watched" in command and run.encode() in command]
+    return [int(pid) for pid, command in commands.items() if b"watched.py" in command and run.encode() in command]
 
 
 async def test_what_an_operator_is_told(stack, mill, fake_server, told) -> None:

@@ -41,7 +41,7 @@ def watcher(run: str) -> int:
             command = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"tasks.watched" in command and run.encode() in command:
+        if b"watched.py" in command and run.encode() in command:
             return int(folder.name)
     raise AssertionError("nobody watches over the run")
 

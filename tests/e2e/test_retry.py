@@ -50,12 +50,13 @@ def only_the_failed_were_asked_again(asked: Asked) -> bool:
 async def test_retry_of_a_failed_run_asks_only_for_the_failed_rows(stack, mill, fake_server) -> None:
     async with fake_server() as fake:
         run = await failed_run(stack, mill, fake)
-        assert {name for name, state in stack.task_runs(run).items() if state == "Failed"} == FAILED_TASKS
+        # The server learns of task runs through events, a moment later.
+        await until(lambda: {name for name, state in stack.task_runs(run).items() if state == "Failed"} == FAILED_TASKS)
         stack.retry(run)
         found = await asyncio.to_thread(stack.wait, run, lambda run: run["state"]["type"] == "COMPLETED")
         assert only_the_failed_were_asked_again(Asked(fake))
     assert found["run_count"] == 2
-    # What came is sealed, the failed rows are one chunk. The server learns of task runs through events, a moment later.
+    # What came is sealed, the failed rows are one chunk.
     await until(lambda: stack.task_runs(run).get("generate chunk 1/1") == "Completed")
     assert stack.task_runs(run)["tokenize slice 1/1"] == "Cached"
     assert len(mill.rows()) == ROWS

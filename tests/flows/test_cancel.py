@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelling
 
@@ -52,3 +54,25 @@ async def test_a_cancelled_run_aborts_what_is_in_flight_and_the_next_asks_only_t
     # Answers sent in the moment of the signal may not have been read any more.
     assert ROWS - finished <= asked <= ROWS - finished + IN_FLIGHT
     assert len(mill.rows()) == ROWS
+
+
+async def test_a_run_of_the_command_line_ends_by_the_uis_cancel_as_by_ctrl_c(mill, fake_server, start_run) -> None:
+    mill.prompts([f"prompt {n}" for n in range(ROWS)])
+    async with fake_server(latency=Latency(first_s=1.5)) as fake, get_client() as client:
+        mill.url = fake.url
+        recipe_file = mill.recipe_file(engine__in_flight=2)
+        process = await start_run(recipe_file, constants={"flows.launch.LOOK_EVERY_S": 0.2})
+        while len(fake.log) < 1 + 2 * 2:
+            assert process.returncode is None
+            await asyncio.sleep(0.01)
+        runs = await client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1)
+        await client.set_flow_run_state(runs[0].id, Cancelling(), force=True)
+        assert await asyncio.wait_for(process.wait(), 30) == 5
+        assert fake.stats()["in_flight"] == 0
+        assert len(fake.log) < ROWS
+        state = (await client.read_flow_run(runs[0].id)).state
+    said = Path(recipe_file).with_suffix(".err").read_text()
+    assert state is not None
+    assert state.name == "Cancelled"
+    assert "stopped before all rows were asked" in said
+    assert "Traceback" not in said

@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from draftmill.errors import DatasetError, GateRefused, RunStopped
 from draftmill.generation.partitions import (
+    BEAT_S,
+    LEASE_S,
     SILENT_S,
     Report,
     Silence,
+    all_stopped,
     deal,
     error_json,
     failed_rows,
@@ -27,9 +30,8 @@ def chunk(number: int, num_rows: int, resumed: int = 0) -> dict[str, Any]:
     return {"number": number, "num_rows": num_rows, "resumed": resumed}
 
 
-def receipts(*, generated: int = 0, pending: int = 0, failures: tuple[str, ...] = ()) -> dict[str, Any]:
-    named = [{"row_key": key, "detail": f"{key} was refused"} for key in failures]
-    receipt = {"generated": generated, "resumed": 0, "failed": len(failures), "pending": pending, "failures": named}
+def receipts(*, generated: int = 0, pending: int = 0, failed: int = 0) -> dict[str, Any]:
+    receipt = {"generated": generated, "resumed": 0, "failed": failed, "pending": pending, "failures": []}
     return {"opened": True, "cached": False, "generated": receipt, "validated": None, "uploaded": None}
 
 
@@ -65,7 +67,7 @@ def test_the_shares_are_the_budget(in_flight, data) -> None:
 
 def test_a_report_survives_its_json() -> None:
     error = RunStopped("the breaker", value="9 of 10", expected="less", remedy="look", cause="a wrong model")
-    report = Report(3, True, 8, 1, 7, 70, {"abc": receipts(generated=7)}, error_json(error))
+    report = Report(3, True, 8, 1, 7, 70, {"abc": receipts(generated=7)}, {"k": "no"}, error_json(error))
     again = report_of(report.to_json())
     assert again == report
     assert (type(again.error), str(again.error)) == (RunStopped, str(error))
@@ -77,22 +79,49 @@ def test_servers_and_the_clock_stop_all_a_full_disk_stops_one_machine() -> None:
         return Report(ended=True, stopped=error_json(error))
 
     parts = {"value": "", "expected": "", "remedy": ""}
-    assert stopped(RunStopped("night", **parts)).speaks_for_all
-    assert stopped(GateRefused("another model", **parts)).speaks_for_all
+    assert stopped(RunStopped("night", everywhere=True, **parts)).speaks_for_all
+    assert not stopped(RunStopped("no server can be used any more", **parts)).speaks_for_all
+    assert not stopped(GateRefused("not there", **parts)).speaks_for_all
     assert not stopped(DatasetError("full", **parts)).speaks_for_all
     assert not stopped(ValueError("odd")).speaks_for_all
     assert not Report(ended=True).speaks_for_all
 
 
 def test_of_two_reports_of_a_chunk_the_later_counts() -> None:
-    first = Report(chunks={"a": receipts(generated=1, pending=3), "b": receipts(failures=("k",))})
+    first = Report(chunks={"a": receipts(generated=1, pending=3), "b": receipts(failed=1)})
     second = Report(chunks={"a": receipts(generated=4)})
     settled = settled_chunks([first, second])
     assert settled["a"]["generated"]["generated"] == 4
     assert not is_settled(first.chunks["a"])
     assert is_settled(settled["a"])
     assert is_settled(settled["b"]), "its row had its tries"
-    assert failed_rows([first, second]) == {"k": "k was refused"}
+
+
+def test_failed_rows_are_all_that_reports_name_and_of_two_the_later() -> None:
+    many = {str(number): "HTTP 500" for number in range(100)}
+    assert failed_rows([Report(failed=many), Report(failed={"7": "HTTP 502"})]) == {**many, "7": "HTTP 502"}
+
+
+def test_what_another_version_tells_besides_is_left_out() -> None:
+    assert report_of({**Report(beat=3).to_json(), "mood": "good"}) == Report(beat=3)
+
+
+def test_a_server_that_one_machine_cannot_reach_stops_that_one_only() -> None:
+    parts = {"value": "", "expected": "", "remedy": ""}
+    away = Report(beat=1, ended=True, stopped=error_json(RunStopped("no server can be used any more", **parts)))
+    refused = Report(beat=1, ended=True, stopped=error_json(GateRefused("not there", **parts)))
+    night = Report(beat=1, ended=True, stopped=error_json(RunStopped("over", everywhere=True, **parts)))
+    full = Report(beat=1, ended=True, stopped=error_json(DatasetError("full", **parts)))
+    done, unheard = Report(beat=1, ended=True), Report()
+    assert not all_stopped([done, away])
+    assert not all_stopped([full, refused])
+    assert all_stopped([refused, away, unheard])
+    assert all_stopped([done, night])
+    assert not all_stopped([unheard])
+
+
+def test_a_partition_asks_no_more_before_it_is_taken_for_dead() -> None:
+    assert BEAT_S * 3 <= LEASE_S <= SILENT_S - BEAT_S
 
 
 def test_a_report_that_stands_still_is_a_dead_partition() -> None:
