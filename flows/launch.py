@@ -105,8 +105,9 @@ async def _run(flow: Flow[..., Any], parameters: dict[str, Any]) -> Any:
         return await run_flow_async(flow, flow_run=flow_run, parameters=parameters, return_type="state")
     except asyncio.CancelledError:
         if heeding.done():
-            async with asyncio.timeout(TELL_S), get_client() as client:
-                await client.set_flow_run_state(flow_run.id, Cancelled(), force=True)
+            with contextlib.suppress(HTTPError, ObjectNotFound, TimeoutError):
+                async with asyncio.timeout(TELL_S), get_client() as client:
+                    await client.set_flow_run_state(flow_run.id, Cancelled(), force=True)
         raise
     finally:
         heeding.cancel()
@@ -120,7 +121,7 @@ async def _heed_cancel(flow_run: UUID, run: asyncio.Task[Any]) -> None:
             # A server that is away, or has forgotten the run, is no reason to end.
             with contextlib.suppress(HTTPError, ObjectNotFound):
                 state = (await client.read_flow_run(flow_run)).state
-                if state is not None and state.is_cancelling():
+                if state is not None and (state.is_cancelling() or state.is_cancelled()):
                     return _stop(run)
 
 
