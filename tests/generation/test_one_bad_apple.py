@@ -70,7 +70,7 @@ async def test_a_404_of_a_server_that_has_answered_takes_it_out_and_the_run_goes
         app = web.Application()
         app.add_routes([web.post("/generate", proxy), web.get("/health", _ok)])
         async with TestServer(app) as server:
-            async with a_run(str(server.make_url("")).rstrip("/"), in_flight=2) as run:
+            async with a_run(str(server.make_url("")).rstrip("/"), in_flight=2, wait_s=600) as run:
                 asked = await run.pool.ask(rows_of(20), chunk=1)
     assert (len(asked.completions), run.pool.stopped) == (20, None)
     assert any("404" in text for text in run.heard.waits)
