@@ -40,8 +40,13 @@ class DraftmillError(Exception):
         first = line.strip().split("\n")[0]
         return first if len(first) <= HEADLINE_CHARS else first[: HEADLINE_CHARS - 3] + "..."
 
+    @property
+    def details(self) -> str:
+        """What a headline does not say: the other three parts."""
+        return f"  got:      {self.value}\n  expected: {self.expected}\n  to do:    {self.remedy}"
+
     def __str__(self) -> str:
-        return f"{self.what}\n  got:      {self.value}\n  expected: {self.expected}\n  to do:    {self.remedy}"
+        return f"{self.what}\n{self.details}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.what, str(self.value), self.expected, self.remedy, self.cause))

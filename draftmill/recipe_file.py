@@ -28,7 +28,10 @@ def load_recipe(path: str | Path, assignments: tuple[str, ...] = ()) -> Recipe:
     file = Path(path)
     if not file.is_file():
         raise RecipeError(
-            "no such recipe", value=path, expected="a YAML file", remedy="see deployments/recipes/ for complete ones"
+            "no such recipe",
+            value=file.absolute(),
+            expected="a YAML file; a relative path begins where the command, or the worker, was started",
+            remedy="correct the path; deployments/recipes/ has complete ones",
         )
     try:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))

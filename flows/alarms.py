@@ -252,11 +252,15 @@ def _silent_s(text: str) -> int:
         )
     least_s = BEATS * max(heartbeat_s, HEARTBEAT_MIN_S)
     seconds = span_s(text)
+    if not seconds:
+        raise RecipeError(
+            "--silent-after is no span", value=text, expected="a span: 10m, 1h30m, 600s", remedy="write it as 10m"
+        )
     if seconds < least_s:
         raise RecipeError(
-            "--silent-after is too short" if seconds else "--silent-after is no span",
+            "--silent-after is too short",
             value=text,
-            expected=f"{least_s}s or more, {BEATS} heartbeats of {heartbeat_s} s; written 10m, 1h30m, 600s",
+            expected=f"{least_s}s or more, {BEATS} heartbeats of {heartbeat_s} s",
             remedy="raise it, or let runs send more (PREFECT_FLOWS_HEARTBEAT_FREQUENCY, here and for the workers)",
         )
     return seconds

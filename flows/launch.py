@@ -165,7 +165,7 @@ def _quiet_console() -> None:
 def _server() -> Iterator[None]:
     """The configured server, or a local one that ends with this process, however that ends."""
     if url := get_current_settings().api.url:
-        asyncio.run(check_server(url))
+        asyncio.run(check_server(url, otherwise=", or unset PREFECT_API_URL to run on a local one"))
         yield
         return
     server = SubprocessASGIServer()
@@ -181,13 +181,13 @@ def _server() -> Iterator[None]:
         server.stop()
 
 
-async def check_server(url: str) -> None:
-    """Raises DraftmillError when nobody answers there."""
+async def check_server(url: str, *, otherwise: str = "") -> None:
+    """Raises DraftmillError when nobody answers there. `otherwise`: what else is there to do."""
     async with get_client() as client:
         if (fault := await client.api_healthcheck()) is not None:
             raise DraftmillError(
                 "the Prefect server does not answer",
                 value=f"{url}: {type(fault).__name__}",
                 expected="a running server at PREFECT_API_URL (or in Prefect's profile)",
-                remedy="start it (prefect server start), or unset PREFECT_API_URL to run on a local one",
+                remedy=f"start it (prefect server start){otherwise}",
             )

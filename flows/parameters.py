@@ -21,10 +21,10 @@ from draftmill.recipe_fields import SECRET_URL, Location, Schema, in_schema, say
 from draftmill.recipe_file import changed_recipe, load_recipe
 from draftmill.records import OF_AN_ANSWER
 
-CHANGE = r"^(?!engine\.api_key_env=(?![A-Za-z_]\w*$))[^=\s]+="
-"""key=value; of a key's variable its name, as in a recipe."""
+CHANGE = r"^(?!engine=|(?!engine\.api_key_env=)[\s\S]*api_key_env|engine\.api_key_env=(?![A-Za-z_]\w*$))[^=\s]+="
+"""key=value; of a key's variable its name, as in a recipe, by its own key: inside a mapping it is not seen."""
 
-UNTIL = r"^(\d{1,2}:\d{2}|(?=\d)(\d{1,4}h)?(\d{1,6}m)?(\d{1,8}s)?)$"
+UNTIL = r"^(([01]?[0-9]|2[0-3]):[0-5][0-9]|(?=[0-9])([0-9]{1,4}h)?([0-9]{1,6}m)?([0-9]{1,8}s)?)$"
 
 
 class _Plain:

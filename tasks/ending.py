@@ -59,7 +59,9 @@ def followed(body: Callable[P, Awaitable[State[Any]]]) -> Callable[P, Awaitable[
 
 def failed(error: DraftmillError) -> State[Any]:
     """The state of a run that an error ended."""
-    return Failed(name=type(error).__name__, message=without_secrets(f"{error.headline}\n\n{error}"), data=error)
+    return Failed(
+        name=type(error).__name__, message=without_secrets(f"{error.headline}\n\n{error.details}"), data=error
+    )
 
 
 def _unforeseen(error: Exception) -> State[Any]:

@@ -90,7 +90,8 @@ class Elsewhere:
             if not hands:
                 break
             to_ask = sum(left(chunk) for hand in hands for chunk in hand)
-            listener().stage(f"{to_ask} rows go to {len(hands)} partitions ({self.deployment})")
+            fewer = "" if len(hands) == most else f" of {most}, since a chunk stays whole"
+            listener().stage(f"rows to ask: {to_ask:,}; partitions: {len(hands)}{fewer} ({self.deployment})")
             shares = [_share(hand, passed, variants) for hand in hands]
             now = await start(
                 self.deployment, shares, in_flight_shares(recipe.engine.in_flight, len(hands)), recipe, night

@@ -88,7 +88,8 @@ def _state(
     rows = numbers["rows"]
     if error or rows["pending"] or rows["failed"]:
         words = f"{rows['failed']} rows failed, {rows['pending']} were not asked; run again, only they are asked"
-        parts = [missing_headline(numbers, missing), str(error) if error else "", words]
+        details = error.details if isinstance(error, DraftmillError) else ""
+        parts = [missing_headline(numbers, missing), details, words]
         return Failed(name="RowsMissing", message=without_secrets("\n\n".join(filter(None, parts))))
     if rows["quarantined"] or summary.rejudged_bad:
         number = rows["quarantined"] + summary.rejudged_bad

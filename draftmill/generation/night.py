@@ -42,10 +42,10 @@ def parse_until(text: str, now: datetime) -> datetime:
     if seconds := span_s(text):
         return datetime.fromtimestamp(now.timestamp() + seconds, now.tzinfo)
     raise RecipeError(
-        "--until is no time",
+        "until is no time",
         value=repr(text),
         expected="a time of day (06:00) or a span from now (90m, 2h, 1h30m)",
-        remedy="correct --until (in a deployment, the parameter `until`, in quotes)",
+        remedy="correct it; in a deployment's file it stands in quotes",
     )
 
 

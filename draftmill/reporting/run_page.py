@@ -137,7 +137,7 @@ def _numbers(numbers: Mapping[str, Any], attempts: Mapping[str, int]) -> Iterato
     )
     if chunks["total"]:
         how = ", ".join(f"{chunks[name]:,} {name}" for name in ("run", "cached", "failed"))
-        yield f"{chunks['total']:,} chunks: {how}"
+        yield f"chunks: {chunks['total']:,} ({how})"
     if attempts:
         counts = ", ".join(f"attempt {attempt} {number:,}" for attempt, number in attempts.items())
         yield f"good rows by attempt (asked again, or on): {counts}"

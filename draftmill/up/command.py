@@ -48,6 +48,7 @@ NO_ANSWER = (OSError, HTTPException, DraftmillError)
 
 def up(root: Path, ports: Ports, *, engine: bool) -> None:
     """Until a signal ends it. Raises DraftmillError for what is missing, taken, or does not stay up."""
+    os.umask(0o077)  # databases, logs and data are this user's, as the credentials are
     _check_parts(engine=engine)
     home = open_home(root)
     with held(home) as ours:

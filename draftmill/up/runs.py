@@ -9,7 +9,7 @@ of their own and are let be.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -33,7 +33,8 @@ class Api(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`message`: the first line of its state's; `seconds`: since it began; `percent`: of its rows, once known."""
+    """`message`: the first line of its state's; `seconds`: since it began; `deployment`: id of its; `percent`: of its
+    rows, once known."""
 
     id: str
     name: str
@@ -41,7 +42,8 @@ class Run:
     kind: str
     message: str
     seconds: float
-    deployed: bool
+    deployment: str | None
+    begun: bool = True
     percent: float | None = None
     words: str = ""
 
@@ -65,12 +67,12 @@ class Watch:
         changed = [run for run in found.values() if run.kind != "SCHEDULED" and self._states.get(run.id) != run.kind]
         self._states.update((run.id, run.kind) for run in changed)
         self.going = [_with_progress(self._api, run) for run in going if run.kind != "PENDING"]
-        return [run for run in changed if run.kind not in ("PENDING", "CANCELLING")]
+        return [_named(self._api, run) for run in changed if run.kind not in ("PENDING", "CANCELLING")]
 
 
 def deployed_runs(api: Api) -> list[Run]:
     """The runs of deployments that are not at an end."""
-    return [run for run in _runs(api, {"state": {"type": {"any_": list(GOING)}}}) if run.deployed]
+    return [run for run in _runs(api, {"state": {"type": {"any_": list(GOING)}}}) if run.deployment]
 
 
 def cancel_deployed(api: Api) -> int:
@@ -127,7 +129,8 @@ def _run(found: dict[str, Any]) -> Run:
         kind=state["type"],
         message=(state.get("message") or "").split("\n")[0],
         seconds=found.get("estimated_run_time") or 0.0,
-        deployed=found["deployment_id"] is not None,
+        deployment=found["deployment_id"],
+        begun=found["start_time"] is not None,
     )
 
 
@@ -138,14 +141,11 @@ def _with_progress(api: Api, run: Run) -> Run:
     if not found:
         return run
     (artifact,) = found
-    return Run(
-        run.id,
-        run.name,
-        run.state,
-        run.kind,
-        run.message,
-        run.seconds,
-        run.deployed,
-        percent=float(artifact["data"] or 0),
-        words=(artifact["description"] or "").split("\n")[0],
-    )
+    return replace(run, percent=float(artifact["data"] or 0), words=(artifact["description"] or "").split("\n")[0])
+
+
+def _named(api: Api, run: Run) -> Run:
+    """One that never began (a second one at a time is refused) has no name but Prefect's dice: its deployment's."""
+    if run.begun or run.deployment is None:
+        return run
+    return replace(run, name=api.ask("GET", f"/deployments/{run.deployment}")["name"])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from draftmill.serving.fake import Latency
 from draftmill.serving.prefect_server import PrefectWorker
 from tests.e2e.asked import A_ROW, IN_FLIGHT, ROWS, Asked, run_in_the_middle, until
 
@@ -41,7 +42,7 @@ def watcher(run: str) -> int:
             command = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"watched.py" in command and run.encode() in command:
+        if any(part.endswith(b"watched.py") for part in command) and run.encode() in command:
             return int(folder.name)
     raise AssertionError("nobody watches over the run")
 
@@ -73,7 +74,8 @@ async def test_the_run_is_killed(stack, start_worker, mill, fake_server) -> None
 async def test_its_worker_is_stopped(stack, start_worker, mill, fake_server) -> None:
     """As a new worker is deployed: SIGTERM. Prefect ends the runs of a worker that ends, and says nothing of them."""
     worker = await start_worker("stopped")
-    async with fake_server(latency=A_ROW) as fake:
+    # A worker takes some seconds to end.
+    async with fake_server(latency=Latency(first_s=2.0)) as fake:
         run = await run_in_the_middle(stack, mill, fake)
         ended_at = time.time()
         await asyncio.to_thread(worker.stop)

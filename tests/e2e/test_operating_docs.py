@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ WAIT_S = 240
 
 INSTALL = ".venv/bin/pip install -c requirements.lock ."
 """From nothing it takes minutes, and .ci/run does it: here without what it depends on, and only to the last step."""
+
+PIP = f"{sys.executable} -m pip install" if find_spec("pip") else f"uv pip install --python {sys.executable}"
+"""An environment that uv made has no pip."""
 
 STAYS = ("prefect server start", "prefect worker start --pool draftmill --type process")
 """Ends with the page."""
@@ -88,7 +92,7 @@ class Machine:
 
     def command(self, line: str) -> str:
         """As it is typed here: the page's names are those of this machine."""
-        line = line.replace(INSTALL, f"{sys.executable} -m pip install --dry-run --no-deps {ROOT}")
+        line = line.replace(INSTALL, f"{PIP} --dry-run --no-deps {ROOT}")
         line = line.replace("127.0.0.1:4200", f"127.0.0.1:{self.port}")
         if "SCHEDULE_ID" in line:
             found = self.ask("GET", "/deployments/name/refresh/my-dataset")

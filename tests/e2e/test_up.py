@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import shlex
 import signal
@@ -75,7 +76,10 @@ class Up:
     def begin(self, *options: str) -> None:
         """Starts the command and does not wait."""
         with self._told("out").open("w") as out, self._told("err").open("w") as err:
-            self.process = subprocess.Popen(self.command(*options), stdout=out, stderr=err, text=True)
+            # Where the tests run under nohup it would be deaf to SIGHUP, as it has to be.
+            hears = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)
+            command = self.command(*options)
+            self.process = subprocess.Popen(command, stdout=out, stderr=err, text=True, preexec_fn=hears)
 
     def wait_ready(self) -> None:
         assert self.process is not None
@@ -221,6 +225,9 @@ def nobody_else_gets_in(up: Up) -> None:
         assert answer.headers["Access-Control-Allow-Origin"] is None
     for path in (up.home.credentials, up.home.env, up.home.s3 / "identities.json"):
         assert path.stat().st_mode & 0o777 == 0o600
+    # A socket's or a link's own mode says nothing.
+    files = (path for path in up.root.rglob("*") if path.is_file() and not path.is_symlink())
+    assert [path for path in files if path.stat().st_mode & 0o077] == []
 
 
 def secrets_are_nowhere(up: Up) -> None:

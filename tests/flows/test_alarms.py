@@ -226,7 +226,9 @@ async def test_a_block_that_is_not_there(receiver: Receiver) -> None:
     assert await _automations() == {}
 
 
-@pytest.mark.parametrize(("span", "wanted"), [("5m", "540s or more"), ("ten", "no span"), ("06:00", "no span")])
+@pytest.mark.parametrize(
+    ("span", "wanted"), [("5m", "540s or more"), ("ten", "write it as 10m"), ("06:00", "write it as 10m")]
+)
 async def test_a_span_that_cannot_be(span: str, wanted: str) -> None:
     with pytest.raises(RecipeError, match=wanted):
         await _alarms(silent_after=span)

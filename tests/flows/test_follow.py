@@ -166,7 +166,7 @@ async def test_a_refusal_is_a_state_of_its_name_and_the_command_line_gets_the_er
     assert (run.state.name, run.state.type.value) == ("GateRefused", "FAILED")
     first, _, *rest = run.state.message.splitlines()
     assert first == refused.value.headline
-    assert "\n".join(rest) == str(refused.value)
+    assert "\n".join(rest) == refused.value.details
     assert "Flow run encountered" not in run.state.message
     assert run.name == "refresh dataset v1"
 

@@ -7,6 +7,7 @@ new one without bounds, choices or a description fails.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -295,6 +296,7 @@ def test_the_complete_recipes_are_taken(deployed: Deployed, path: Path) -> None:
         ({"again": ["ugly"]}, "'again[0]'"),
         ({"until": "soon"}, "'until'"),
         ({"until": ""}, "'until'"),
+        ({"until": "25:99"}, "'until'"),
     ],
 )
 def test_a_wrong_parameter_is_named(deployed: Deployed, parameters: dict[str, Any], field: str) -> None:
@@ -314,8 +316,27 @@ def test_a_wrong_parameter_is_named(deployed: Deployed, parameters: dict[str, An
 )
 def test_a_secret_is_refused_before_it_is_stored(deployed: Deployed, path: tuple[str, ...], value: Any) -> None:
     assert f"field '{shown(path)}" in deployed.refusal(recipe=with_value(path, value))
-    if isinstance(value, str):
-        assert "'changes[0]'" in deployed.refusal(recipe=BASE, changes=[f"{'.'.join(path)}={value}"])
+    change = f"{'.'.join(path)}={value}" if isinstance(value, str) else f"{path[0]}={json.dumps({path[1]: value})}"
+    assert "field 'changes" in deployed.refusal(recipe=BASE, changes=[change])
+    assert_stored_without_it()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'engine={"api_key_env": "hunter2"}',
+        "engine={api_key_env: hunter2, retries: 2}",
+        'engine.api_key_env={"api_key_env": "hunter2"}',
+        "engine.api_key_env=[hunter2]",
+        'variants=[{"engine": {"api_key_env": "hunter2"}}]',
+    ],
+)
+def test_a_key_inside_a_value_is_refused_before_it_is_stored(deployed: Deployed, change: str) -> None:
+    assert "field 'changes" in deployed.refusal(recipe=BASE, changes=[change])
+    assert_stored_without_it()
+
+
+def assert_stored_without_it() -> None:
     database = Path(urlsplit(PREFECT_API_DATABASE_CONNECTION_URL.value()).path.replace("//", "/"))
     assert database.is_file()
     stored = b"".join(file.read_bytes() for file in database.parent.glob(f"{database.name}*"))

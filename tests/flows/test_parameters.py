@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from datetime import datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prefect.client.orchestration import get_client
 from prefect.client.schemas import State
 from prefect.client.schemas.sorting import FlowRunSort
@@ -12,9 +15,10 @@ from prefect.flow_engine import run_flow_async
 
 from draftmill.dataset.stored_recipe import stored_recipe
 from draftmill.errors import RecipeError
+from draftmill.generation.night import parse_until, span_s
 from draftmill.recipe import anchored
 from flows.compact import compact
-from flows.parameters import chosen_recipe, recipe_label
+from flows.parameters import UNTIL, chosen_recipe, recipe_label
 from flows.refresh import refresh
 from flows.rerun import rerun
 
@@ -120,3 +124,19 @@ async def test_a_wrong_recipe_that_nothing_checked_before_is_named_by_the_run_wi
     assert state.is_failed()
     assert "recipe.engine.urls" in (state.message or "")
     assert "hunter2" not in (state.message or "")
+
+
+@given(text=st.from_regex(UNTIL, fullmatch=True))
+def test_what_the_form_takes_for_a_time_is_one(text: str) -> None:
+    if ":" in text or span_s(text):
+        parse_until(text, datetime(2026, 3, 10, 22, 30))
+    else:
+        assert set(text) <= set("0hms"), "no time at all, which a pattern cannot tell"
+
+
+async def test_a_recipe_that_is_not_there_is_named_by_its_whole_path(mill, monkeypatch) -> None:
+    monkeypatch.chdir(mill.folder)
+    with pytest.raises(RecipeError) as refused:
+        await chosen_recipe(None, "recipes/night.yaml", None)
+    assert str(refused.value.value) == str(mill.folder / "recipes/night.yaml")
+    assert "worker" in refused.value.expected

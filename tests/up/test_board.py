@@ -13,7 +13,7 @@ from draftmill.up.runs import Run
 
 def run(**changes: object) -> Run:
     values = {"id": "1", "name": "refresh demo v1", "state": "Completed", "kind": "COMPLETED", "message": ""}
-    return Run(**{**values, "seconds": 9.2, "deployed": True, **changes})  # type: ignore[arg-type]
+    return Run(**{**values, "seconds": 9.2, "deployment": "d", **changes})  # type: ignore[arg-type]
 
 
 @pytest.fixture

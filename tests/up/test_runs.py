@@ -16,10 +16,19 @@ class FakeApi:
         self.set: list[tuple[str, dict[str, Any]]] = []
         self.cancelled_at_once = True
 
-    def put(self, name: str, kind: str, *, deployment: str | None = "d", old: bool = False, message: str = "") -> None:
+    def put(
+        self,
+        name: str,
+        kind: str,
+        *,
+        deployment: str | None = "d",
+        old: bool = False,
+        message: str = "",
+        begun: bool = True,
+    ) -> None:
         state = {"type": kind, "name": kind.title(), "message": message}
         self.runs[name] = {"id": name, "name": name, "state": state, "deployment_id": deployment}
-        self.runs[name] |= {"estimated_run_time": 3.0, "old": old}
+        self.runs[name] |= {"estimated_run_time": 3.0, "old": old, "start_time": "now" if begun else None}
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         if path == "/flow_runs/filter":
@@ -37,6 +46,8 @@ class FakeApi:
             kind = body["state"]["type"]
             self.put(name, "CANCELLED" if kind == "CANCELLING" and self.cancelled_at_once else kind)
             return {"status": "ACCEPT"}
+        if path.startswith("/deployments/"):
+            return {"name": f"deployment {path.split('/')[2]}"}
         return self.runs[path.split("/")[2]]
 
 
@@ -68,6 +79,14 @@ def test_a_run_between_two_looks_is_told_too() -> None:
     api.put("short", "FAILED")
     api.put("refused", "CANCELLED")
     assert names(watch.changes()) == [("short", "FAILED"), ("refused", "CANCELLED")]
+
+
+def test_a_run_that_never_began_is_called_after_its_deployment() -> None:
+    api = FakeApi()
+    watch = Watch(api)
+    api.put("gentle-owl", "CANCELLED", begun=False)
+    api.put("by-hand", "CANCELLED", begun=False, deployment=None)
+    assert names(watch.changes()) == [("deployment d", "CANCELLED"), ("by-hand", "CANCELLED")]
 
 
 def test_an_old_run_that_is_retried_is_told() -> None:
