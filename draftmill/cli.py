@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from draftmill.cli_dataset import COMMANDS, DatasetUrl, Json
+from draftmill.cli_export import export
 from draftmill.cli_operate import alarms
 from draftmill.cli_up import up
 from draftmill.errors import DraftmillError, GateRefused, RecipeError
@@ -189,7 +190,7 @@ def engine(
     )
 
 
-for command in (*COMMANDS, up, alarms):
+for command in (*COMMANDS, export, up, alarms):
     app.command()(command)
 
 

@@ -173,7 +173,7 @@ async def test_two_machines_ask_each_row_once_and_one_manifest_is_sealed(stack, 
 
 async def test_what_a_dead_machine_had_not_finished_is_asked_by_the_other(stack, mill, fake_server) -> None:
     async with (
-        fake_server(slots=IN_FLIGHT, latency=Latency(first_s=A_ROW_S)) as fake,
+        fake_server(slots=IN_FLIGHT, latency=Latency(first_s=4 * A_ROW_S)) as fake,
         Machines(stack, mill, fake) as machines,
     ):
         run = await machines.begin()
@@ -196,7 +196,7 @@ async def test_what_a_dead_machine_had_not_finished_is_asked_by_the_other(stack,
 
 async def test_of_a_killed_process_only_the_last_second_is_asked_again(stack, mill, fake_server) -> None:
     async with (
-        fake_server(slots=IN_FLIGHT, latency=Latency(first_s=A_ROW_S)) as fake,
+        fake_server(slots=IN_FLIGHT, latency=Latency(first_s=4 * A_ROW_S)) as fake,
         Machines(stack, mill, fake) as machines,
     ):
         run = await machines.begin()
