@@ -18,38 +18,46 @@ DRAFT_SIZES = (8192, 16384, 32768, 65536)
 CURVE_POINTS = 64
 """Of a curve people look at: sizes spaced evenly by their logarithm."""
 
+COUNTED_AT_ONCE = 4 << 20
+"""Ids that wait to be counted: 16 MiB."""
+
 TABLE = pa.schema([("token_id", pa.int32()), ("count", pa.int64())])
 
 
 class IdCounts:
-    """Supervised ids by number of occurrences."""
+    """Supervised ids by number of occurrences. Memory: the distinct ids, and a few million that wait to be counted."""
 
     def __init__(self) -> None:
-        self._counts_V: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._ids: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._waiting: list[Ids] = []
+        self._num_waiting = 0
 
     def add(self, ids_T: Ids) -> None:
-        """Count these ids. Shape (T,), none below 0."""
-        found_V = np.bincount(ids_T)
-        if len(found_V) > len(self._counts_V):
-            self._counts_V = np.pad(self._counts_V, (0, len(found_V) - len(self._counts_V)))
-        self._counts_V[: len(found_V)] += found_V
+        """Count these ids. Shape (T,)."""
+        self._waiting.append(ids_T)
+        self._num_waiting += len(ids_T)
+        if self._num_waiting >= COUNTED_AT_ONCE:
+            self._count()
 
     @property
     def total(self) -> int:
-        return int(self._counts_V.sum())
+        self._count()
+        return int(self._counts.sum())
 
     @property
     def distinct(self) -> int:
-        return int(np.count_nonzero(self._counts_V))
+        self._count()
+        return len(self._ids)
 
     def to_table(self) -> pa.Table:
         """The ids that occur, the most frequent first; of equally frequent ones the lower id first."""
         order = self._order()
-        return pa.table([pa.array(order, pa.int32()), pa.array(self._counts_V[order])], schema=TABLE)
+        return pa.table([pa.array(self._ids[order], pa.int32()), pa.array(self._counts[order])], schema=TABLE)
 
     def coverage(self, size: int) -> float:
         """Share of all occurrences that the `size` most frequent ids have; 1.0 where nothing is counted."""
-        covered = int(self._counts_V[self._order()[:size]].sum())
+        covered = int(self._counts[self._order()[:size]].sum())
         return covered / self.total if self.total else 1.0
 
     def curve(self, points: int = CURVE_POINTS) -> list[tuple[int, float]]:
@@ -57,9 +65,20 @@ class IdCounts:
         if not self.total:
             return []
         sizes = np.unique(np.geomspace(1, self.distinct, points).round().astype(np.int64))
-        shares = np.cumsum(self._counts_V[self._order()])[sizes - 1] / self.total
+        shares = np.cumsum(self._counts[self._order()])[sizes - 1] / self.total
         return [(int(size), float(share)) for size, share in zip(sizes, shares, strict=True)]
 
-    def _order(self) -> npt.NDArray[np.int64]:
-        there = np.flatnonzero(self._counts_V)
-        return there[np.argsort(-self._counts_V[there], kind="stable")]
+    def _order(self) -> npt.NDArray[np.intp]:
+        self._count()
+        return np.argsort(-self._counts, kind="stable")
+
+    def _count(self) -> None:
+        """Takes in what waits. Ids stay ascending."""
+        if not self._num_waiting:
+            return
+        found, times = np.unique(np.concatenate(self._waiting), return_counts=True)
+        self._waiting, self._num_waiting = [], 0
+        self._ids, place = np.unique(np.concatenate([self._ids, found]), return_inverse=True)
+        counts = np.zeros(len(self._ids), np.int64)
+        np.add.at(counts, place, np.concatenate([self._counts, times]))
+        self._counts = counts
