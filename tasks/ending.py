@@ -16,6 +16,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, ParamSpec
 
 from prefect import State
@@ -30,6 +31,9 @@ from tasks.watched import watched
 P = ParamSpec("P")
 
 log = logging.getLogger("draftmill.run")
+
+own_ends: ContextVar[list[State[Any]] | None] = ContextVar("own_ends", default=None)
+"""A list, set by who runs a flow, takes the state in which its body ended, which the server may refuse."""
 
 
 def followed(body: Callable[P, Awaitable[State[Any]]]) -> Callable[P, Awaitable[State[Any]]]:
@@ -46,6 +50,8 @@ def followed(body: Callable[P, Awaitable[State[Any]]]) -> Callable[P, Awaitable[
             except Exception as error:
                 log.exception("the run met an error that nobody foresaw")
                 state = _unforeseen(error)
+            if (ends := own_ends.get()) is not None:
+                ends.append(state)
             first = (state.message or "").split("\n")[0]
             follower.end(f"{state.name}: {first}".removesuffix(": "), complete=state.is_completed())
             return state

@@ -27,12 +27,11 @@ from uuid import UUID
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
-OTHERS_FIRST_S = 5.0
-"""Seconds for a worker to say it first: it knows the exit status."""
+PAUSE_S = 5.0
+"""Seconds for a worker to say it first, which knows the exit status; and between two tries to reach the server."""
 
-TELL_EVERY_S = 5.0
 TELL_FOR_S = 600.0
-"""Seconds to go on trying to reach the server, and how often: what ended the run may have ended that, too."""
+"""Seconds to go on trying to reach the server: what ended the run may have ended that, too."""
 
 GONE = (
     "The run's process is gone: it was killed, or its worker was stopped. Finished rows are kept; Retry, or a new run, "
@@ -64,7 +63,7 @@ def _start() -> subprocess.Popen[bytes] | None:
         return None
     # By its file, whose folder is no place for imports: where the run was started another `tasks` may be nearer.
     # By its state: Retry makes another of the same run.
-    command = [sys.executable, "-P", __file__, str(context.flow_run.id), str(context.flow_run.state.id)]
+    command = [sys.executable, "-P", __file__, str(context.flow_run.id), str(context.flow_run.state.id), str(PAUSE_S)]
     environment = {**os.environ, **settings.to_environment_variables(exclude_unset=True)}
     # Its output to nobody: a worker takes its child for alive as long as anybody holds the child's output.
     quiet = subprocess.DEVNULL
@@ -77,18 +76,18 @@ def _start() -> subprocess.Popen[bytes] | None:
         return None
 
 
-def _report(run: UUID, state: UUID) -> None:
+def _report(run: UUID, state: UUID, pause_s: float) -> None:
     from httpx import HTTPError
     from prefect.client.orchestration import get_client
 
-    time.sleep(OTHERS_FIRST_S)
+    time.sleep(pause_s)
     deadline = time.monotonic() + TELL_FOR_S
     while time.monotonic() < deadline:
         try:
             with get_client(sync_client=True) as client:
                 return _tell(client, run, state)
         except HTTPError:
-            time.sleep(TELL_EVERY_S)
+            time.sleep(pause_s)
 
 
 def _tell(client: SyncPrefectClient, run: UUID, state: UUID) -> None:
@@ -107,4 +106,4 @@ if __name__ == "__main__":
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.read()
-    _report(UUID(sys.argv[1]), UUID(sys.argv[2]))
+    _report(UUID(sys.argv[1]), UUID(sys.argv[2]), float(sys.argv[3]))

@@ -6,9 +6,21 @@ import asyncio
 import os
 import signal
 import sys
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
 
 import pytest
+from prefect import State, flow
+from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext
 from prefect.settings import PREFECT_API_URL
+from prefect.states import Cancelling, Completed
+
+from draftmill.errors import DraftmillError, RecipeError
+from flows import launch
+from tasks.ending import followed
 
 STUBBORN = """
 import asyncio
@@ -51,3 +63,73 @@ async def test_a_run_that_will_not_end_is_ended(give_up_s: float, signals: int) 
     assert process.returncode == 5
     assert "stopped before all rows were asked" in said.decode()
     assert "finished rows are kept" in said.decode()
+
+
+A_REFUSAL = RecipeError("no such key", value="x", expected="a key", remedy="write one")
+
+
+@dataclass
+class LateCancel:
+    """Flows that are cancelled in the UI when their rows are sealed, on the command line."""
+
+    monkeypatch: pytest.MonkeyPatch
+    runs: list[UUID] = field(default_factory=list)
+
+    def launch(self, error: DraftmillError | None = None, *, noticed: bool = False) -> dict[str, Any]:
+        """`noticed`: by the command, while the run's end is on its way to the server."""
+
+        @followed
+        async def body() -> State[Any]:
+            context = FlowRunContext.get()
+            assert context is not None
+            assert context.flow_run is not None
+            self.runs.append(context.flow_run.id)
+            async with get_client() as client:
+                await client.set_flow_run_state(self.runs[0], Cancelling(), force=True)
+            if error:
+                raise error
+            return Completed(message="3 new rows", data={"rows": 3})
+
+        @flow(name="late")
+        async def late() -> State[Any]:
+            state = await body()
+            if noticed:
+                await asyncio.sleep(600)
+            return state
+
+        self.monkeypatch.setattr(launch, "LOOK_EVERY_S", 0.1 if noticed else 600)
+        self.monkeypatch.setattr(launch, "GIVE_UP_S", 600)  # it would end the tests
+        self.monkeypatch.setitem(launch.FLOWS, "late", late)
+        return launch.launch("late")
+
+    @property
+    def state(self) -> str | None:
+        """As the server has it."""
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(self.runs[0]).state
+        return state.name if state else None
+
+
+def about_to_be_killed() -> bool:
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    return any(timer.function is launch._give_up and not timer.finished.is_set() for timer in timers)
+
+
+@pytest.fixture
+def late_cancel(monkeypatch: pytest.MonkeyPatch) -> LateCancel:
+    return LateCancel(monkeypatch)
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_a_cancel_in_the_last_moment_loses_nothing_that_was_done(late_cancel: LateCancel, noticed: bool) -> None:
+    assert late_cancel.launch(noticed=noticed) == {"rows": 3}
+    assert not about_to_be_killed(), "what was done is still to be said"
+    assert late_cancel.state == "Cancelled", "not Cancelling, which the server would leave for minutes"
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_a_cancel_in_the_last_moment_hides_no_error(late_cancel: LateCancel, noticed: bool) -> None:
+    with pytest.raises(RecipeError) as raised:
+        late_cancel.launch(A_REFUSAL, noticed=noticed)
+    assert raised.value is A_REFUSAL
+    assert late_cancel.state == "Cancelled"

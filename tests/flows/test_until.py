@@ -90,5 +90,5 @@ async def test_a_night_too_short_for_anything_makes_no_manifest(mill, fake_serve
 
 
 async def test_a_text_that_is_no_time_ends_the_flow_before_anything_begins(mill) -> None:
-    with pytest.raises(RecipeError, match="--until"):
+    with pytest.raises(RecipeError, match="until is no time"):
         await mill.refresh(until="six o'clock")
