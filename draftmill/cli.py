@@ -1,6 +1,6 @@
 """`draftmill COMMAND`: data to stdout, progress and errors to stderr, the exit status that README.md names.
 
-Commands that run a flow find it through the entry point `draftmill.flows`; all
+Commands that run a flow find it through an entry point (cli_flows.py); all
 others are plain calls into the library (those that look at a dataset or keep
 house in it: cli_dataset.py). An error of draftmill's own is printed
 in its four parts; a traceback is always a fault of ours.
@@ -9,17 +9,18 @@ in its four parts; a traceback is always a fault of ours.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from datetime import datetime
-from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
 
+from draftmill.cli_audit import audit
 from draftmill.cli_dataset import COMMANDS, DatasetUrl, Json
 from draftmill.cli_export import export
+from draftmill.cli_flows import RecipePath, Sets, launch
 from draftmill.cli_operate import alarms
+from draftmill.cli_pilot import pilot
 from draftmill.cli_up import up
 from draftmill.errors import DraftmillError, GateRefused, RecipeError
 from draftmill.generation.night import parse_until
@@ -35,11 +36,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-RecipePath = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file; see deployments/recipes/.")]
-Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value: sampling.top_p=0.9")
-]
 
 
 def main() -> None:
@@ -69,7 +65,7 @@ def run(
     loaded = load_recipe(recipe, tuple(sets or ()))
     if until is not None:
         parse_until(until, datetime.now())  # a wrong one is known before anything starts
-    _finish(_launch("refresh", recipe=loaded, plan_only=plan, until=until), plan=plan, as_json=as_json)
+    _finish(launch("refresh", recipe=loaded, plan_only=plan, until=until), plan=plan, as_json=as_json)
 
 
 @app.command()
@@ -101,7 +97,7 @@ def rerun(
         )
     with terminal.listening():
         stored_recipe(dataset, sets or ())  # a wrong one is known before anything starts
-    data = _launch("rerun", dataset=dataset, changes=sets or [], generate=generate, reasons=reason or [])
+    data = launch("rerun", dataset=dataset, changes=sets or [], generate=generate, reasons=reason or [])
     _finish(data, plan=False, as_json=as_json)
 
 
@@ -190,20 +186,8 @@ def engine(
     )
 
 
-for command in (*COMMANDS, export, up, alarms):
+for command in (*COMMANDS, audit, export, up, alarms, pilot):
     app.command()(command)
-
-
-def _launch(flow: str, **parameters: Any) -> dict[str, Any]:
-    from draftmill.serving.prefect_server import SETTINGS
-
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
-    (found,) = entry_points(group="draftmill.flows", name="launch")
-    with terminal.listening():
-        terminal.say("starting Prefect")
-        result: dict[str, Any] = found.load()(flow, **parameters)
-    return result
 
 
 def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
@@ -211,6 +195,8 @@ def _finish(data: dict[str, Any], *, plan: bool, as_json: bool) -> None:
         terminal.print_plan(data["plan"])
     terminal.print_summary(data["summary"], plan=plan, as_json=as_json, attempts=data["attempts"])
     terminal.print_drift(data["drift"])
+    if data["page"]:
+        terminal.say(f"report: {data['page']}")
     rows = data["summary"]["rows"]
     if data["error"]:
         terminal.say(data["error"])

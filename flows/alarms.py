@@ -34,7 +34,7 @@ from flows.launch import TAG, check_server
 SILENT, FAILED, WAITING = "draftmill: silent runs", "draftmill: failed runs", "draftmill: runs nobody starts"
 """The automations' names."""
 
-NOTIFIED = ("refresh", "rerun", "compact", "fan-out")
+NOTIFIED = ("refresh", "rerun", "compact", "export", "fan-out", "pilot")
 """Flows whose failure is told. A partition's is its fan-out's, which goes on with the others."""
 
 BEATS = 3

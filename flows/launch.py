@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from httpx import HTTPError
-from prefect import Flow
+from prefect import Flow, State
 from prefect.client.orchestration import get_client
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import ObjectNotFound, TerminationSignal
@@ -37,10 +38,12 @@ from draftmill.errors import DraftmillError, MissingPart, RunStopped
 from draftmill.reporting.terminal import print_error
 from draftmill.serving.process import ends_with_us
 from flows.compact import compact
+from flows.pilot import pilot
 from flows.refresh import refresh
 from flows.rerun import rerun
+from tasks.ending import own_ends
 
-FLOWS: dict[str, Flow[..., Any]] = {"refresh": refresh, "rerun": rerun, "compact": compact}
+FLOWS: dict[str, Flow[..., Any]] = {"refresh": refresh, "rerun": rerun, "compact": compact, "pilot": pilot}
 
 TAG = "draftmill"
 """Of every run of ours; the deployments have it, too. What flows/alarms.py looks at."""
@@ -72,8 +75,8 @@ def launch(name: str, **parameters: Any) -> dict[str, Any]:
             state = asyncio.run(_run(FLOWS[name], parameters))
         except (KeyboardInterrupt, TerminationSignal, asyncio.CancelledError):
             raise _stopped() from None
-    if not state.is_final():
-        raise _stopped()  # cancelled in the UI in its last moment: the server lets no other state be told
+    if state is None or not state.is_final():
+        raise _stopped()
     result = state.result(raise_on_failure=False)
     if isinstance(result, BaseException):
         raise result
@@ -89,31 +92,49 @@ def _stopped() -> RunStopped:
     )
 
 
-async def _run(flow: Flow[..., Any], parameters: dict[str, Any]) -> Any:
+async def _run(flow: Flow[..., Any], parameters: dict[str, Any]) -> State[Any] | None:
+    """The state in which the flow's body ended, or else Prefect's; None when it was stopped."""
     run = asyncio.current_task()
     assert run is not None
+    last_resort = threading.Timer(GIVE_UP_S, _give_up)
+    last_resort.daemon = True
+    stop = functools.partial(_stop, run, last_resort)
     # A supervisor's SIGTERM ends a run as Ctrl-C does: rows in flight are aborted, finished ones kept.
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, _stop, run)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     # Made here for its tag: one from Prefect's context would be each task run's, too, and cost each of them a request.
     async with get_client() as client:
         given = flow.serialize_parameters(parameters)
         flow_run = await client.create_flow_run(flow, parameters=given, tags=[TAG], state=Pending())
     parameters = get_call_parameters(flow.fn, (), parameters)
-    heeding = asyncio.create_task(_heed_cancel(flow_run.id, run))
+    ends: list[State[Any]] = []
+    own_ends.set(ends)
+    heeding = asyncio.create_task(_heed_cancel(flow_run.id, stop))
+    state: State[Any] | None = None
     try:
-        return await run_flow_async(flow, flow_run=flow_run, parameters=parameters, return_type="state")
+        state = await run_flow_async(flow, flow_run=flow_run, parameters=parameters, return_type="state")
+        to_cancel = state is not None and state.is_cancelling()
     except asyncio.CancelledError:
-        if heeding.done():
-            with contextlib.suppress(HTTPError, ObjectNotFound, TimeoutError):
-                async with asyncio.timeout(TELL_S), get_client() as client:
-                    await client.set_flow_run_state(flow_run.id, Cancelled(), force=True)
-        raise
+        to_cancel = heeding.done()
     finally:
         heeding.cancel()
+    if to_cancel:
+        await _tell_cancelled(flow_run.id)
+    if not ends:
+        return state
+    # Stopped in its last moment: the server takes no other state, but the rows are sealed, and this is to be said.
+    last_resort.cancel()
+    return ends[0]
 
 
-async def _heed_cancel(flow_run: UUID, run: asyncio.Task[Any]) -> None:
+async def _tell_cancelled(flow_run: UUID) -> None:
+    """The server would wait for minutes before it takes a run that is to be cancelled for ended."""
+    with contextlib.suppress(HTTPError, ObjectNotFound, TimeoutError):
+        async with asyncio.timeout(TELL_S), get_client() as client:
+            await client.set_flow_run_state(flow_run, Cancelled(), force=True)
+
+
+async def _heed_cancel(flow_run: UUID, stop: Callable[[], None]) -> None:
     """Returns once it has stopped the run as the UI's Cancel wants it; a worker would do that for its own runs."""
     async with get_client() as client:
         while True:
@@ -122,17 +143,15 @@ async def _heed_cancel(flow_run: UUID, run: asyncio.Task[Any]) -> None:
             with contextlib.suppress(HTTPError, ObjectNotFound):
                 state = (await client.read_flow_run(flow_run)).state
                 if state is not None and (state.is_cancelling() or state.is_cancelled()):
-                    return _stop(run)
+                    return stop()
 
 
-def _stop(run: asyncio.Task[Any]) -> None:
+def _stop(run: asyncio.Task[Any], last_resort: threading.Timer) -> None:
     """The first signal lets the run end by itself, for a while; the second ends the process."""
     if run.cancelling():
         _give_up()
     run.cancel()
-    timer = threading.Timer(GIVE_UP_S, _give_up)
-    timer.daemon = True
-    timer.start()
+    last_resort.start()
 
 
 def _give_up() -> None:

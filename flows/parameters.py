@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, GetJsonSchemaHandler
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from draftmill.errors import RecipeError
+from draftmill.pilot.strata import ROWS_AT_MOST
+from draftmill.plugins import names
 from draftmill.recipe import Recipe
 from draftmill.recipe_fields import SECRET_URL, Location, Schema, in_schema, say_plainly
 from draftmill.recipe_file import changed_recipe, load_recipe
@@ -46,12 +48,29 @@ _Reason = Annotated[str, AfterValidator(_reason), in_schema(enum=[*OF_AN_ANSWER]
 _Change = Annotated[str, in_schema(pattern=CHANGE, not_=SECRET_URL)]
 _Until = Annotated[str, in_schema(pattern=UNTIL)]
 
+
+def _exporter(value: str) -> str:
+    if value not in EXPORTERS:
+        raise ValueError(f"no exporter of that name; known: {', '.join(EXPORTERS)}")
+    return value
+
+
+EXPORTERS = names("exporters")
+
 Dataset = Location
+Datasets = Annotated[list[Location], Field(min_length=1)]
+Exporter = Annotated[str, AfterValidator(_exporter), in_schema(enum=EXPORTERS)]
+Length = Annotated[Annotated[int, Field(ge=2)] | None, _Plain()]
+Seed = Annotated[int | None, _Plain()]
+Weights = Annotated[list[Annotated[float, Field(ge=0.0)]] | None, _Plain()]
 RecipeForm = Annotated[Recipe | None, _Plain()]
 RecipeFile = Annotated[Location | None, _Plain()]
 Changes = Annotated[list[_Change] | None, _Plain()]
 Reasons = Annotated[list[_Reason] | None, _Plain()]
 Until = Annotated[_Until | None, _Plain()]
+PilotRows = Annotated[Annotated[int, Field(ge=1, le=ROWS_AT_MOST)] | None, _Plain()]
+Gpus = Annotated[Annotated[float, Field(gt=0, le=100_000)] | None, _Plain()]
+Width = Annotated[Annotated[int, Field(ge=1, le=1_000_000)] | None, _Plain()]
 
 
 async def chosen_recipe(recipe: Recipe | None, recipe_file: str | None, changes: Sequence[str] | None) -> Recipe:

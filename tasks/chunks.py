@@ -55,7 +55,8 @@ class RunOutcome:
 
     `before`, `tokens`: rows that were finished when the run began, and tokens of those asked now, where its chains
     cannot tell: partitions generated, and a chain took up what was there. `failed`: the last words of all rows that
-    failed, of which receipts name some; `stop`: ends its pool, once there is one.
+    failed, of which receipts name some; `stop`: ends its pool, once there is one. `left`: rows that a pilot leaves to
+    the run behind it.
     """
 
     chunks: list[ChunkOutcome] = field(default_factory=list)
@@ -65,6 +66,7 @@ class RunOutcome:
     tokens: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     stop: Callable[[DraftmillError], None] | None = None
+    left: int = 0
 
 
 async def run_chunks(

@@ -51,7 +51,7 @@ async def seal(
         succession=await in_thread(_planned_table, plan["succession"], SUCCESSION),
         planned=Planned(plan["manifest"], plan["slices"], [chunk["rows"]["path"] for chunk in plan["chunks"]]),
         judged=judged,
-        **await in_thread(_made_now, recipe, variants, gate),
+        **await in_thread(_made_now, recipe, variants, gate, outcome),
         counts=lambda tally: final_summary(summary, tally).to_manifest(),
         failed=[row for chunk in outcome.chunks if chunk.generated for row in chunk.generated["failures"]],
     )
@@ -65,8 +65,11 @@ async def seal(
     return summary
 
 
-def _made_now(recipe: Recipe, variants: Variants, gate: Receipt) -> dict[str, Any]:
-    return made_by(recipe, variants, _servers(gate))
+def _made_now(recipe: Recipe, variants: Variants, gate: Receipt, outcome: RunOutcome) -> dict[str, Any]:
+    made = made_by(recipe, variants, _servers(gate))
+    if course := outcome.counts.course.to_json():
+        made["provenance"]["course"] = course
+    return made
 
 
 def made_by(recipe: Recipe, variants: Variants, servers: list[dict[str, Any]]) -> dict[str, Any]:
@@ -115,6 +118,7 @@ def run_summary(plan: Receipt, outcome: RunOutcome, recipe: Recipe) -> Summary:
             generated=chunk.generated,
             validated=chunk.validated if chunk.uploaded else None,
         )
+    summary.left = outcome.left
     if outcome.before is not None:
         summary.found(outcome.before, outcome.tokens)
     return summary

@@ -88,7 +88,9 @@ def test_a_collision_is_decided() -> None:
         "refresh": (1, "CANCEL_NEW"),
         "rerun": (1, "ENQUEUE"),
         "compact": (1, "ENQUEUE"),
+        "export": (1, "ENQUEUE"),
         "fan-out": (1, "CANCEL_NEW"),
+        "pilot": (1, "CANCEL_NEW"),
         "partition": None,
     }
 

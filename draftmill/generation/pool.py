@@ -29,7 +29,9 @@ import aiohttp
 
 from draftmill.errors import DraftmillError
 from draftmill.generation.continuing import first_request, goes_on, joined
+from draftmill.generation.course import Course
 from draftmill.generation.exchange import answer_of
+from draftmill.generation.flights import Flights
 from draftmill.generation.night import NO_END, Night
 from draftmill.generation.retry import Outcome, decide
 from draftmill.generation.rolling import Judge, Rolling
@@ -58,13 +60,15 @@ class Keeper(Protocol):
 @dataclass(slots=True)
 class Counts:
     """Of the whole run: requests that reached a server (canaries excluded), also by chunk, those that were repeats,
-    rows finished, output tokens."""
+    rows finished, output tokens, when each answer's request left and it came, and how fast it all went."""
 
     requests: int = 0
     retries: int = 0
     done: int = 0
     tokens: int = 0
     of_chunk: Counter[int] = field(default_factory=Counter)
+    flights: Flights = field(default_factory=Flights)
+    course: Course = field(default_factory=Course)
 
 
 class Pool:
@@ -306,6 +310,7 @@ class Pool:
         ticket, now_s = flight.ticket, time.monotonic()
         if isinstance(result, Answer):
             server.answered(flight, result, now_s)
+            self.counts.flights.note(flight.sent_s, now_s, len(result.output_ids))
             self._take(ticket, flight.sent, result)
             return
         if self.stopped and flight.given_up is not None:  # by us, as a rule: no fault of the server
@@ -384,6 +389,9 @@ class Pool:
                 self._unknown(error)
 
     def _tick(self, now_s: float) -> None:
+        counts, servers = self.counts, self._servers
+        in_flight, limit = sum(len(s.flights) for s in servers), sum(s.limiter.limit for s in servers)
+        counts.course.note(now_s, tokens=counts.tokens, rows=counts.done, in_flight=in_flight, limit=limit)
         self._watch.tick(now_s)
         self._look_for_hope(now_s)
         if self._night.left_s(now_s) == 0:

@@ -29,12 +29,14 @@ class Missing:
     """What is known of the rows that are not in the dataset.
 
     `examples`: by reason one row, `{prompt_id, detail, row_key}` (row_key None for a prompt that was never sent).
-    `words`: of failed rows, how many had which last words. `error`: the headline of what ended the run early.
+    `words`: of failed rows, how many had which last words. `error`: the headline of what ended the run early. `left`:
+    pending rows that a pilot left to the run behind it.
     """
 
     examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     words: Mapping[str, int] = field(default_factory=dict)
     error: str | None = None
+    left: int = 0
 
 
 def reasons_table(numbers: Mapping[str, Any], missing: Missing) -> list[dict[str, Any]]:
@@ -70,7 +72,7 @@ def missing_headline(numbers: Mapping[str, Any], missing: Missing) -> str:
         total, (words, number) = sum(missing.words.values()), max(missing.words.items(), key=lambda item: item[1])
         return f"{number:,} of {total:,} failed rows: {short(words)}"
     rows = numbers["rows"]
-    return f"{rows['failed']:,} rows failed, {rows['pending']:,} were not asked"
+    return f"{rows['failed']:,} rows failed, {rows['pending'] - missing.left:,} were not asked"
 
 
 def summary_page(
@@ -110,8 +112,10 @@ def _steps(numbers: Mapping[str, Any], missing: Missing) -> Iterator[str]:
             f"{rows['failed']:,} rows failed{f', most often: {words}' if words else ''}. Look at the server's log, "
             "then Retry this run, or wait for the next one: only these rows are asked."
         )
-    if rows["pending"]:
-        yield f"{rows['pending']:,} rows were not asked. Retry this run, or wait for the next one: only they are asked."
+    if missing.left:
+        yield f"{missing.left:,} rows are left to a run, which asks for no row of the pilot again."
+    if unasked := rows["pending"] - missing.left:
+        yield f"{unasked:,} rows were not asked. Retry this run, or wait for the next one: only they are asked."
     if rows["quarantined"]:
         row = next((str(e["row_key"])[:KEY_SHOWN] for e in missing.examples.values() if e.get("row_key")), "ROW")
         yield (

@@ -50,7 +50,13 @@ class Summary:
     chunks: Counter[str] = field(default_factory=Counter)
     attempts: dict[str, int] = field(default_factory=dict)  # good rows of the manifest by attempt: {"0": 90, "1": 10}
     rejudged_bad: int = 0  # those of rows["rejudged"] that went into quarantine; for the exit status only
+    left: int = 0  # those of rows["pending"] that a pilot leaves to the run behind it; for the exit status only
     drift: DriftReport | None = None  # of what was sealed
+
+    @property
+    def unasked(self) -> int:
+        """Pending rows that were to be asked."""
+        return max(0, self.rows["pending"] - self.left)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -150,7 +156,7 @@ def check_closed(summary: Summary) -> None:
 
 
 def exit_code(summary: Summary) -> int:
-    """0 complete; 3 rows went newly into quarantine or failed; 5 rows were not asked."""
-    if summary.rows["pending"]:
+    """0 complete; 3 rows went newly into quarantine or failed; 5 rows were not asked that were to be."""
+    if summary.unasked:
         return 5
     return 3 if summary.rows["quarantined"] or summary.rows["failed"] or summary.rejudged_bad else 0

@@ -24,11 +24,14 @@ BUCKET = "draftmill"
 
 DATASET = f"s3://{BUCKET}/demo"
 
-TAKE_RECIPE = frozenset({"refresh", "fan-out"})
+TAKE_RECIPE = frozenset({"refresh", "fan-out", "pilot"})
 """Deployments whose form begins with the recipe."""
 
 TAKE_DATASET = frozenset({"rerun", "compact"})
 """Deployments whose form begins with the dataset."""
+
+TAKE_DATASETS = frozenset({"export"})
+"""Those that take several."""
 
 
 def for_this_machine(source: dict[str, Any], *, recipe: dict[str, Any], dataset: str) -> dict[str, Any]:
@@ -42,6 +45,8 @@ def for_this_machine(source: dict[str, Any], *, recipe: dict[str, Any], dataset:
             each["parameters"] = {"recipe": recipe}
         elif each["name"] in TAKE_DATASET:
             each["parameters"] = {**each.get("parameters", {}), "dataset": dataset}
+        elif each["name"] in TAKE_DATASETS:
+            each["parameters"] = {**each.get("parameters", {}), "datasets": [dataset]}
     return data
 
 

@@ -31,11 +31,12 @@ from draftmill.recipe import Recipe
 from draftmill.recipe_file import load_recipe, parse_recipe
 from draftmill.records import OF_AN_ANSWER
 from flows.fan_out import fan_out
+from flows.pilot import pilot
 from flows.refresh import refresh
 from flows.rerun import rerun
 from tests.mill import Mill
 
-FORMS = [refresh, fan_out]
+FORMS = [refresh, fan_out, pilot]
 """The flows whose form has a recipe."""
 
 RECIPES = sorted((Path(__file__).parents[2] / "deployments" / "recipes").glob("*.yaml"))

@@ -12,7 +12,14 @@ import yaml
 from draftmill.recipe import Recipe
 from draftmill.recipe_file import load_recipe
 from draftmill.serving.deployments import deployments_folder
-from draftmill.up.deployments import DATASET, TAKE_DATASET, TAKE_RECIPE, for_this_machine, write_deployments
+from draftmill.up.deployments import (
+    DATASET,
+    TAKE_DATASET,
+    TAKE_DATASETS,
+    TAKE_RECIPE,
+    for_this_machine,
+    write_deployments,
+)
 
 ENGINE = "http://127.0.0.1:30001"
 
@@ -42,12 +49,16 @@ def test_only_the_named_parts_differ(source: dict[str, Any], written: dict[str, 
             theirs["parameters"] = {"recipe": ours["parameters"]["recipe"]}
         elif theirs["name"] in TAKE_DATASET:
             theirs["parameters"] = {"dataset": DATASET}
+        elif theirs["name"] in TAKE_DATASETS:
+            theirs["parameters"] = {"datasets": [DATASET]}
     assert written == expected
 
 
 def test_every_deployment_has_what_its_form_begins_with(source: dict[str, Any]) -> None:
     names = {each["name"] for each in source["deployments"]}
-    assert names == TAKE_RECIPE | TAKE_DATASET | {"partition"}, "a new deployment: what does its form begin with?"
+    assert names == TAKE_RECIPE | TAKE_DATASET | TAKE_DATASETS | {"partition"}, (
+        "a new deployment: what does its form begin with?"
+    )
 
 
 def test_the_form_has_every_key_of_the_demos_recipe(written: dict[str, Any], tmp_path: Path) -> None:
