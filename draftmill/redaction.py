@@ -2,7 +2,8 @@
 
 Answers and pages come from outside, and proxies quote what they refuse. What is
 kept of them is cut to lists elsewhere (engines/); this is the second lock:
-wherever the key that was sent stands in a text, a placeholder takes its place.
+wherever the key that was sent stands in a text, or a text was cut within it, a
+placeholder takes its place.
 """
 
 from __future__ import annotations
@@ -53,11 +54,30 @@ def without_secrets(text: str, environment: Mapping[str, str] = os.environ) -> s
     return text
 
 
+def secretless(value: T, environment: Mapping[str, str] = os.environ) -> T:
+    """The same JSON value with all its texts and names as `without_secrets` leaves them."""
+    return _secretless(value, environment)  # type: ignore[no-any-return]
+
+
+def _secretless(value: Any, environment: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return without_secrets(value, environment)
+    if isinstance(value, dict):
+        return {_secretless(name, environment): _secretless(item, environment) for name, item in value.items()}
+    return [_secretless(item, environment) for item in value] if isinstance(value, list | tuple) else value
+
+
 def _redacted(value: Any, key: str) -> Any:
     if isinstance(value, str):
-        return value.replace(key, PLACEHOLDER)
+        return _without_its_beginning(value.replace(key, PLACEHOLDER), key)
     if isinstance(value, dict):
         return {_redacted(name, key): _redacted(item, key) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_redacted(item, key) for item in value)
     return value
+
+
+def _without_its_beginning(text: str, key: str) -> str:
+    """A server's words are cut to a length before they come here, perhaps within the key."""
+    begun = next((size for size in range(len(key) - 1, SHORTEST_SECRET - 1, -1) if text.endswith(key[:size])), 0)
+    return text[:-begun] + PLACEHOLDER if begun else text

@@ -6,9 +6,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from draftmill.records import ServerReport
-from draftmill.redaction import PLACEHOLDER, redacted, sent_key, without_key, without_secrets
+from draftmill.redaction import PLACEHOLDER, SHORTEST_SECRET, redacted, sent_key, without_key, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,14 @@ def test_only_the_key_goes(value: Any, expected: Any) -> None:
         assert seen == expected
     else:
         assert seen == {"a": [PLACEHOLDER, 1], PLACEHOLDER: {"b": ("x", PLACEHOLDER)}}
+
+
+@given(before=st.integers(0, 60), length=st.integers(0, 60))
+def test_a_text_that_was_cut_within_the_key_has_not_its_beginning_either(before: int, length: int) -> None:
+    key = "sk-sentinel-4711-that-is-long"
+    seen = redacted(("." * before + key + " and more")[:length], key)
+    assert key[:SHORTEST_SECRET] not in seen
+    assert seen.startswith("." * min(before, length))
 
 
 def test_without_a_key_nothing_changes() -> None:
