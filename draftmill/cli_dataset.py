@@ -1,6 +1,6 @@
 """The commands that look at a dataset or keep house in it; none of them needs a server or Prefect.
 
-`status`, `show`, `verify` and `diff` write nothing. `compact` adds a manifest,
+`status`, `show`, `verify` and `diff` write nothing, `report` one page. `compact` adds a manifest,
 `gc --delete` removes objects: both change no row. What they import is imported
 when they run, so that `--help` answers at once.
 """
@@ -8,10 +8,12 @@ when they run, so that `--help` answers at once.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from draftmill.exporting.masks import Mask
 from draftmill.reporting import terminal
 
 DatasetUrl = Annotated[str, typer.Argument(metavar="DATASET", help="A folder or s3://bucket/prefix.")]
@@ -39,16 +41,24 @@ def status(
 def show(
     dataset: DatasetUrl,
     row: Annotated[str, typer.Argument(metavar="ROW", help="A row's number or the start of its key.")],
+    mask: Annotated[
+        Mask | None, typer.Option("--mask", help="Mark what a trainer would learn from under this loss mask.")
+    ] = None,
+    find: Annotated[
+        int | None, typer.Option("--find", metavar="ID", min=0, help="Show only where this id is, in brackets.")
+    ] = None,
 ) -> None:
     """Show one row, its ids coloured by prompt, reasoning, content and markers.
 
-    Example: draftmill show demo-dataset 0
+    Half a character is shown as its bytes.
+
+    Example: draftmill show demo-dataset 0 --mask completion
     """
     from draftmill.reporting.row_view import row_view
 
     with terminal.listening():
         view = row_view(dataset, row)
-    terminal.print_row(view)
+    terminal.print_row(view, mask=mask, find=find)
 
 
 def verify(dataset: DatasetUrl, as_json: Json = False) -> None:
@@ -120,4 +130,25 @@ def gc(
     terminal.print_garbage(dataset, found, deleted=delete, as_json=as_json)
 
 
-COMMANDS = (status, show, verify, diff, compact, gc)
+def report(
+    dataset: DatasetUrl,
+    manifest: Annotated[int | None, typer.Argument(metavar="MANIFEST", min=1, help="Default: the newest.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it there, and nothing into the dataset.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make the report page of a manifest again: one HTML file, counts and plots, and rows to look at id by id.
+
+    It lies in the dataset's reports/; a run makes it for each manifest that it seals.
+
+    Example: draftmill report demo-dataset --out report.html
+    """
+    from draftmill.reporting.page.make import report_dataset
+
+    with terminal.listening():
+        made = report_dataset(dataset, manifest, out=out)
+    terminal.print_page(dataset, made, as_json=as_json)
+
+
+COMMANDS = (status, show, verify, diff, report, compact, gc)

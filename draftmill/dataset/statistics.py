@@ -99,10 +99,8 @@ def statistics(
     opens reasoning, an answer without the end of one has no reasoning.
     """
     shares = {variant["name"]: float(variant["share"]) for variant in recipe.get("variants") or ()}
-    thinks = (Thinking.OPENED_BY_PROMPT, Thinking.OPENED_BY_MODEL)
-    opened = {name for name, structure in structures.items() if structure.get("thinking") in thinks}
     frame = rows.select(["variant", "prompt_key", "reason"]).to_pandas()
-    answers = _answers(rows, opened)
+    answers = answers_of(rows, opened_variants(structures))
     names = [*shares, *sorted(set(frame["variant"]) - set(shares))]
     return Statistics(
         manifest=manifest,
@@ -118,8 +116,14 @@ def statistics(
     )
 
 
-def _answers(rows: pa.Table, opened: Collection[str]) -> pd.DataFrame:
-    """One line an answer of the rows whose lengths count."""
+def opened_variants(structures: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """The variants whose answers reason, by their structures as JSON."""
+    thinks = (Thinking.OPENED_BY_PROMPT, Thinking.OPENED_BY_MODEL)
+    return {name for name, structure in structures.items() if structure.get("thinking") in thinks}
+
+
+def answers_of(rows: pa.Table, opened: Collection[str]) -> pd.DataFrame:
+    """One line an answer of the rows (MEASURED columns) whose lengths count; `row`: its place among those rows."""
     counts = pc.fill_null(pc.equal(rows["reason"], Reason.TRUNCATED.value), False)
     rows = rows.filter(pc.or_(pc.is_null(rows["reason"]), counts)).combine_chunks()
     spans = rows["spans"].combine_chunks()
@@ -136,6 +140,7 @@ def _answers(rows: pa.Table, opened: Collection[str]) -> pd.DataFrame:
     inside = cut & ~closed & variant.isin(list(opened)).to_numpy(bool)
     return pd.DataFrame(
         {
+            "row": of_row.to_numpy(),
             "variant": variant,
             "cut": cut,
             "inside": inside,
@@ -148,12 +153,19 @@ def _answers(rows: pa.Table, opened: Collection[str]) -> pd.DataFrame:
     )
 
 
-def _numbers(rows: pd.DataFrame, answers: pd.DataFrame, share: float | None) -> Numbers:
-    parts = {
+def lengths_of(answers: pd.DataFrame) -> dict[str, pd.Series[int]]:
+    """By part the lengths that count: reasoning of the answers that have it, content of those not cut before it."""
+    return {
         "prompt": answers["prompt"],
         "reasoning": answers.loc[answers["thinks"], "reasoning"],
         "content": answers.loc[~answers["inside"], "content"],
         "output": answers["output"],
+    }
+
+
+def _numbers(rows: pd.DataFrame, answers: pd.DataFrame, share: float | None) -> Numbers:
+    parts = {
+        **lengths_of(answers),
         "stopped": answers.loc[~answers["cut"], "output"],
         "cut": answers.loc[answers["cut"], "output"],
     }

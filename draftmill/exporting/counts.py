@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from draftmill.arrays import Ids
+from draftmill.arrays import ID_DTYPE, Ids
 
 DRAFT_SIZES = (8192, 16384, 32768, 65536)
 """Ids of a draft vocabulary, as drafters are published with."""
@@ -21,24 +21,32 @@ CURVE_POINTS = 64
 COUNTED_AT_ONCE = 4 << 20
 """Ids that wait to be counted: 16 MiB."""
 
+COUNTED_BY_PLACE = 1 << 20
+"""Ids below this, as every vocabulary of today has them, are counted in an array with a place for each; others are
+sorted, which takes longer."""
+
 TABLE = pa.schema([("token_id", pa.int32()), ("count", pa.int64())])
 
 
 class IdCounts:
-    """Supervised ids by number of occurrences. Memory: the distinct ids, and a few million that wait to be counted."""
+    """Supervised ids by number of occurrences. Memory: the distinct ids, and those that wait to be counted."""
 
     def __init__(self) -> None:
         self._ids: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._waiting: list[Ids] = []
+        self._waiting: Ids = np.empty(COUNTED_AT_ONCE, ID_DTYPE)
         self._num_waiting = 0
 
     def add(self, ids_T: Ids) -> None:
         """Count these ids. Shape (T,)."""
-        self._waiting.append(ids_T)
-        self._num_waiting += len(ids_T)
-        if self._num_waiting >= COUNTED_AT_ONCE:
-            self._count()
+        while len(ids_T):
+            room = self._waiting[self._num_waiting :]
+            taken = min(len(room), len(ids_T))
+            room[:taken] = ids_T[:taken]
+            self._num_waiting += taken
+            ids_T = ids_T[taken:]
+            if self._num_waiting == len(self._waiting):
+                self._count()
 
     @property
     def total(self) -> int:
@@ -57,7 +65,8 @@ class IdCounts:
 
     def coverage(self, size: int) -> float:
         """Share of all occurrences that the `size` most frequent ids have; 1.0 where nothing is counted."""
-        covered = int(self._counts[self._order()[:size]].sum())
+        order = self._order()  # first: it takes in what waits
+        covered = int(self._counts[order[:size]].sum())
         return covered / self.total if self.total else 1.0
 
     def curve(self, points: int = CURVE_POINTS) -> list[tuple[int, float]]:
@@ -65,7 +74,8 @@ class IdCounts:
         if not self.total:
             return []
         sizes = np.unique(np.geomspace(1, self.distinct, points).round().astype(np.int64))
-        shares = np.cumsum(self._counts[self._order()])[sizes - 1] / self.total
+        order = self._order()
+        shares = np.cumsum(self._counts[order])[sizes - 1] / self.total
         return [(int(size), float(share)) for size, share in zip(sizes, shares, strict=True)]
 
     def _order(self) -> npt.NDArray[np.intp]:
@@ -76,9 +86,19 @@ class IdCounts:
         """Takes in what waits. Ids stay ascending."""
         if not self._num_waiting:
             return
-        found, times = np.unique(np.concatenate(self._waiting), return_counts=True)
-        self._waiting, self._num_waiting = [], 0
+        found, times = _occurring(self._waiting[: self._num_waiting])
+        self._num_waiting = 0
         self._ids, place = np.unique(np.concatenate([self._ids, found]), return_inverse=True)
         counts = np.zeros(len(self._ids), np.int64)
         np.add.at(counts, place, np.concatenate([self._counts, times]))
         self._counts = counts
+
+
+def _occurring(ids_T: Ids) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The ids that occur, ascending, and how often each does. Shape (T,), not empty."""
+    if ids_T.min() < 0 or ids_T.max() >= COUNTED_BY_PLACE:
+        found, times = np.unique(ids_T, return_counts=True)
+        return found.astype(np.int64), times.astype(np.int64)
+    by_place = np.bincount(ids_T)
+    occurring = np.flatnonzero(by_place)
+    return occurring.astype(np.int64), by_place[occurring].astype(np.int64)

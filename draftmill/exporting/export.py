@@ -12,13 +12,12 @@ from __future__ import annotations
 import hashlib
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fsspec
 from fsspec import AbstractFileSystem
 
 from draftmill import plugins
@@ -26,17 +25,20 @@ from draftmill.dataset.schema import column_ids
 from draftmill.errors import DatasetError, RecipeError
 from draftmill.exporting.examples import Example
 from draftmill.exporting.hashes import order_of, share_of
+from draftmill.exporting.place import empty_place, writing
 from draftmill.exporting.record import RECORD, FileRecord, PartRecord, record_bytes, write_counts
 from draftmill.exporting.rows import sound_rows
 from draftmill.exporting.selection import Losses, Selection, Wish
+from draftmill.exporting.sides import COLUMNS as SIDE_COLUMNS
 from draftmill.exporting.sides import Side, Sides
 from draftmill.exporting.sources import Source, open_sources
 from draftmill.exporting.spool import BUCKET_IDS, Spool
-from draftmill.exporting.tally import PartTally
+from draftmill.exporting.tally import PartNumbers, PartTally
 from draftmill.exporting.vocabulary import Vocabulary, vocabulary_of
 from draftmill.progress import listener
 
-COLUMNS = ("row_key", "prompt_key", "prompt_id", "variant", "input_ids", "prompt_len", "spans", "reasoning_end")
+COLUMNS = ("row_key", "prompt_id", "variant", "input_ids", "prompt_len", "spans", "reasoning_end")
+"""What examples are made of."""
 
 BYTES_AN_ID = 1.0
 """Of a shard on disk: ids below 2^17 compress to between 1 and 2 bytes, so that buckets come out small, not large."""
@@ -80,18 +82,18 @@ def export(
     wish, order = wish or Wish(), order or Order()
     exporter = plugins.load("exporters", to)
     sources = open_sources(urls, weights)
-    folder = _empty_folder(out)
+    folder = empty_place(out)
     vocabulary = vocabulary_of(sources[0].manifest)
-    with ExitStack() as stack:
+    with writing(out), ExitStack() as stack:
         spools, losses = _spooled(sources, wish, order, stack)
         parts = {}
         for side, spool in spools.items():
             listener().stage(f"writing {side}: {spool.rows:,} rows")
             parts[side.value] = _write(exporter, folder, side, spool, vocabulary)
-    record = record_bytes(
-        to=to, sources=sources, vocabulary=vocabulary, wish=wish, order=order, losses=losses, parts=parts
-    )
-    folder.pipe_file(RECORD, record.text)
+        record = record_bytes(
+            to=to, sources=sources, vocabulary=vocabulary, wish=wish, order=order, losses=losses, parts=parts
+        )
+        folder.pipe_file(RECORD, record.text)
     return Exported(out, parts, record.data)
 
 
@@ -101,11 +103,13 @@ def _spooled(sources: Sequence[Source], wish: Wish, order: Order, stack: ExitSta
     buckets = 1 if order.seed is None else _num_buckets(sources)
     wanted = [Side.TRAIN, Side.VALIDATION] if order.split else [Side.TRAIN]
     spools = {side: stack.enter_context(closing(Spool(place / side, buckets=buckets))) for side in wanted}
-    sides, selection = Sides(order.split, sources), Selection(wish)
+    selection = Selection(wish)
+    columns = {*COLUMNS, *(SIDE_COLUMNS if order.split else ())}
     for source in sources:
         listener().stage(f"reading {source.url}, manifest {source.manifest.version}")
-        for prompt_key, example in _selected(source, selection):
-            spool = spools[sides.side(prompt_key)]
+        sides = Sides(order.split, source)
+        for row, example in _selected(source, selection, sorted(columns)):
+            spool = spools[sides.side(row)]
             for copy in range(_copies(source.weight, example.row_key)):
                 spool.add(order_of("order", order.seed, example.row_key, copy), example)
     if not any(spool.rows for spool in spools.values()):
@@ -123,15 +127,17 @@ def losses_of(selection: Selection) -> list[tuple[str, int]]:
     return sorted(selection.losses.dropped.items())
 
 
-def _selected(source: Source, selection: Selection) -> Iterator[tuple[str, Example]]:
-    """A dataset's examples, each with its prompt_key."""
-    for table in sound_rows(source.storage, source.manifest.shards, COLUMNS):
+def _selected(
+    source: Source, selection: Selection, columns: Sequence[str]
+) -> Iterator[tuple[Mapping[str, Any], Example]]:
+    """A dataset's examples, each with its row (ids aside)."""
+    for table in sound_rows(source.storage, source.manifest.shards, columns):
         ids = column_ids(table["input_ids"])
         for row, ids_T in zip(table.drop_columns(["input_ids"]).to_pylist(), ids, strict=True):
             assert ids_T is not None, "a row has ids"
             example = selection.example(row, ids_T, source.thinking[row["variant"]])
             if example is not None:
-                yield row["prompt_key"], example
+                yield row, example
 
 
 def _copies(weight: float, row_key: str) -> int:
@@ -147,21 +153,31 @@ def _num_buckets(sources: Sequence[Source]) -> int:
 
 def _write(exporter: Any, folder: AbstractFileSystem, side: Side, spool: Spool, vocabulary: Vocabulary) -> PartRecord:
     """One part's files, checked against what went into them."""
-    written, found = PartTally(), PartTally()
+    written = PartTally()
     paths = exporter.write(folder, side.value, written.passing(spool.examples()), vocabulary=vocabulary)
     listener().stage(f"reading {side} back")
-    for ids_T, mask_T in exporter.read(folder, side.value):
-        found.add(ids_T, mask_T)
-    if found.numbers != written.numbers:
+    found = _read_back(exporter, folder, side)
+    if found != written.numbers:
         raise DatasetError(
             f"what was exported is not read back as it was written ({', '.join(paths)})",
-            value=f"{found.numbers}",
+            value=f"{found}",
             expected=f"{written.numbers}",
             remedy="remove the folder and export again; if it happens again, see the disk or storage it lies on",
         )
     counts = write_counts(folder, side, written.counts)
     files = [_file(folder, path) for path in (*paths, counts)]
     return PartRecord(written.numbers, files, written.counts)
+
+
+def _read_back(exporter: Any, folder: AbstractFileSystem, side: Side) -> PartNumbers | str:
+    """What the files have; in words why they cannot even be read."""
+    found = PartTally()
+    try:
+        for ids_T, mask_T in exporter.read(folder, side.value):
+            found.add(ids_T, mask_T)
+    except (ValueError, KeyError, FileNotFoundError) as error:  # Arrow's and orjson's are ValueErrors
+        return f"{type(error).__name__}: {error}"
+    return found.numbers
 
 
 def _file(folder: AbstractFileSystem, path: str) -> FileRecord:
@@ -171,18 +187,3 @@ def _file(folder: AbstractFileSystem, path: str) -> FileRecord:
             hashed.update(data)
             size += len(data)
     return FileRecord(path, size, hashed.hexdigest())
-
-
-def _empty_folder(out: str) -> AbstractFileSystem:
-    """The file system whose root is `out`. Raises RecipeError where something is there."""
-    place = fsspec.core.url_to_fs(out, use_listings_cache=False) if out.startswith("s3://") else None
-    files, root = place or (fsspec.filesystem("file"), str(Path(out).absolute()))
-    if files.exists(root) and files.find(root):
-        raise RecipeError(
-            "the folder to export to is not empty",
-            value=out,
-            expected="a new or empty folder, so that no file of another export is taken for one of this",
-            remedy="name another, or remove it",
-        )
-    files.makedirs(root, exist_ok=True)
-    return fsspec.filesystem("dir", path=root, fs=files)

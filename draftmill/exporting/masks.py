@@ -11,7 +11,11 @@ the boundaries that stay in the rows):
 - `content`: what is behind that marker. The whole span where the prompt closed
   the reasoning or there is none.
 
-So reasoning and content are apart, and together they are the completion.
+So reasoning and content are apart, and together they are the completion. What was cut
+by its length without the end of a reasoning counts as reasoning where there is one by
+the present structure, as in the manifest's statistics: with one block, an answer that
+begins otherwise is no good row; with channels, one that went straight to its content is
+taken for reasoning, since only a reading of all its headers would tell.
 """
 
 from __future__ import annotations

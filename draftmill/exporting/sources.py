@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from draftmill.dataset.manifest import Manifest
 from draftmill.dataset.status import existing
@@ -48,17 +49,24 @@ def _source(url: str, weight: float) -> Source:
     manifest = existing(storage)
     structures = structures_from_json(manifest.structures)
     thinking = {name: structure.thinking for name, structure in structures.items()}
-    return Source(url, storage, manifest, weight, thinking)
+    return Source(storage.url, storage, manifest, weight, thinking)
 
 
 def _check_one_model(first: Source, other: Source) -> None:
-    models = [source.manifest.recipe["model"] for source in (first, other)]
-    differ = [name for name in ONE_MODEL if models[0].get(name) != models[1].get(name)]
+    one, two = _told(first), _told(other)
+    differ = [name for name in one if one[name] != two[name]]
     if differ:
-        told = "; ".join(f"{name}: {models[0].get(name)!r} and {models[1].get(name)!r}" for name in differ)
+        told = "; ".join(f"{name}: {one[name]!r} and {two[name]!r}" for name in differ)
         raise RecipeError(
             "datasets of different models cannot be mixed",
             value=f"{first.url} and {other.url} differ in {told}",
             expected="one target model: its ids and its distribution are what a drafter learns",
             remedy="export them apart",
         )
+
+
+def _told(source: Source) -> dict[str, Any]:
+    """What must be the same of two datasets."""
+    model = source.manifest.recipe["model"]
+    highest = max((structure["highest_id"] for structure in source.manifest.structures.values()), default=None)
+    return {**{name: model.get(name) for name in ONE_MODEL}, "highest id of the vocabulary": highest}

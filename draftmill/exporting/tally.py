@@ -29,7 +29,7 @@ class PartNumbers:
 
 
 class PartTally:
-    """Counts what goes by."""
+    """Counts what goes by. `counts`: the supervised ids of what was `passing`."""
 
     def __init__(self) -> None:
         self._rows = self._ids = self._supervised = 0
@@ -46,12 +46,12 @@ class PartTally:
         self._digest.update(np.int64(len(ids_T)).tobytes())
         self._digest.update(ids_T.astype(ID_DTYPE, copy=False).tobytes())
         self._digest.update(mask_T.astype(np.uint8, copy=False).tobytes())
-        self.counts.add(ids_T[mask_T == 1])
 
     def passing(self, examples: Iterable[Example]) -> Iterator[Example]:
-        """The examples, counted."""
+        """The examples, counted, their supervised ids too."""
         for example in examples:
             self.add(example.input_ids_T, example.loss_mask_T)
+            self.counts.add(example.input_ids_T[example.loss_mask_T == 1])
             yield example
 
     @property

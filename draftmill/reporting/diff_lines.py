@@ -18,7 +18,7 @@ from draftmill.recipe_diff import Changed, recipe_diff
 from draftmill.reporting.drift_report import DriftReport, drift_report, sets_apart
 from draftmill.reporting.plain_text import plain
 
-PER_RUN = ("servers", "sealed_by")
+PER_RUN = ("servers", "sealed_by", "course")
 """Of the provenance, what differs from run to run and is not how rows are made; `engine` of a row says what counts."""
 
 SHOWN_CHARS = 80

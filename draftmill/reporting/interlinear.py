@@ -2,12 +2,13 @@
 
 The ids are the row; the text under each is for people. A space is shown as a
 middle dot, a control character as its escape. A place that matters stands in
-brackets, so that it is seen without colours too.
+brackets, and what is supervised has a line of its own below it, so that both are
+seen without colours too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -23,12 +24,16 @@ GAP = 2
 SPACE = "\u00b7"
 ELLIPSIS = "..."
 
+SUPERVISED = "^"
+"""Below an id that the loss mask has."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Column:
     top: str
     bottom: str
     style: str
+    supervised: bool = False
 
     @property
     def width(self) -> int:
@@ -37,12 +42,17 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class Interlinear:
-    """A rich renderable of pieces. `marked`: index of the one in brackets; `before`, `after`: the row goes on there."""
+    """A rich renderable of pieces.
+
+    `marked`: indexes of those in brackets; `before`, `after`: the row goes on there; `supervised`: for each piece
+    whether the loss mask has it, None without a mask.
+    """
 
     pieces: Sequence[Piece]
-    marked: int | None = None
+    marked: Collection[int] = ()
     before: bool = False
     after: bool = False
+    supervised: Sequence[bool] | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         for number, line in enumerate(_wrapped(self._columns(), options.max_width)):
@@ -50,13 +60,16 @@ class Interlinear:
                 yield Text()
             yield _padded((column.top, column) for column in line)
             yield _padded((column.bottom, column) for column in line)
+            if self.supervised is not None:
+                yield _padded((SUPERVISED * column.width * column.supervised, column) for column in line)
 
     def _columns(self) -> Iterator[_Column]:
         if self.before:
             yield _Column(ELLIPSIS, "", "dim")
         for index, piece in enumerate(self.pieces):
-            top = f"[{piece.id}]" if index == self.marked else str(piece.id)
-            yield _Column(top, shown(piece.text or ""), STYLES[piece.part])
+            top = f"[{piece.id}]" if index in self.marked else str(piece.id)
+            on = self.supervised is not None and self.supervised[index]
+            yield _Column(top, shown(piece.text or ""), STYLES[piece.part] + " underline" * on, on)
         if self.after:
             yield _Column(ELLIPSIS, "", "dim")
 

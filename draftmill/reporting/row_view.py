@@ -1,10 +1,12 @@
 """One row for human eyes: its ids cut into prompt, markers, reasoning, content and end.
 
-The pieces of text beside the ids are for people only; the ids are the row.
+The pieces of text beside the ids are for people only; the ids are the row. Half a
+character is shown as its bytes (reporting/pieces.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +16,16 @@ from draftmill.dataset.status import existing
 from draftmill.dataset.storage import Storage, open_checked
 from draftmill.dataset.stored import listed_table
 from draftmill.errors import DraftmillError, RecipeError
+from draftmill.exporting.masks import Mask, loss_mask, supervised
 from draftmill.judging.structure import Structure
 from draftmill.recipe_file import parse_recipe
 from draftmill.records import Thinking
 from draftmill.rendering.tokenizer import load_tokenizer
-from draftmill.reporting.row_parts import Part, Piece
+from draftmill.reporting.cut import parts
+from draftmill.reporting.pieces import TokenPiece, TokenPieces
+from draftmill.reporting.row_parts import Piece
+
+NO_PIECE = TokenPiece("", "")
 
 SHORTEST_KEY = 4
 """Characters of a row key's beginning that count as a key, not as a number."""
@@ -31,6 +38,16 @@ class RowView:
     columns: dict[str, Any]
     manifest: int
     pieces: list[Piece]
+    thinking: Thinking
+
+    def supervised(self, mask: Mask) -> list[bool]:
+        """Which of its ids a trainer learns from under this mask."""
+        intervals = supervised(self.columns["spans"], mask, self.thinking)
+        return [bool(on) for on in loss_mask(len(self.pieces), intervals)]
+
+    def places(self, token_id: int) -> list[int]:
+        """The positions of this id."""
+        return [position for position, piece in enumerate(self.pieces) if piece.id == token_id]
 
 
 def row_view(url: str, row: str) -> RowView:
@@ -42,9 +59,14 @@ def row_view(url: str, row: str) -> RowView:
     manifest = existing(storage)
     columns, version = _find(storage, manifest, row)
     ids = columns.pop("input_ids")
-    parts = _parts(ids, columns, Structure.from_json(manifest.structures[columns["variant"]]))
-    texts = _texts(manifest, ids)
-    return RowView(columns, version, [Piece(*piece) for piece in zip(ids, parts, texts, strict=True)])
+    structure = Structure.from_json(manifest.structures[columns["variant"]])
+    pieces = [
+        Piece(token_id, part, piece.text or piece.raw or None)
+        for token_id, part, piece in zip(
+            ids, parts(ids, columns["spans"], structure), _pieces(manifest, ids), strict=True
+        )
+    ]
+    return RowView(columns, version, pieces, structure.thinking)
 
 
 def _find(storage: Storage, manifest: Manifest, row: str) -> tuple[dict[str, Any], int]:
@@ -73,41 +95,10 @@ def _names(row: str, key: str, number: int) -> bool:
     return row == str(number) if row.isdecimal() and len(row) < 64 else len(row) >= SHORTEST_KEY and key.startswith(row)
 
 
-def _parts(ids: list[int], columns: dict[str, Any], structure: Structure) -> list[Part]:
-    markers = _places(ids, structure.open_ids) | _places(ids, structure.close_ids)
-    parts = [Part.PROMPT] * len(ids)
-    for span in columns["spans"]:
-        for position in range(span["start"], span["end"]):
-            parts[position] = _part(position, span, position in markers, structure)
-    return parts
-
-
-def _part(position: int, span: dict[str, Any], is_marker: bool, structure: Structure) -> Part:
-    """What an id of a generated span belongs to."""
-    if position == span["end"] - 1 and span["stop_id"] is not None:
-        return Part.END
-    if is_marker:
-        return Part.MARKER
-    close = span["reasoning_end"]
-    inside = structure.thinking in (Thinking.OPENED_BY_PROMPT, Thinking.OPENED_BY_MODEL)
-    return Part.REASONING if inside and (close is None or position < close) else Part.CONTENT
-
-
-def _places(ids: list[int], marker: tuple[int, ...]) -> set[int]:
-    """The positions of a marker of one id or several."""
-    starts = (i for i in range(len(ids)) if marker and tuple(ids[i : i + len(marker)]) == marker)
-    return {start + k for start in starts for k in range(len(marker))}
-
-
-def _texts(manifest: Manifest, ids: list[int]) -> list[str | None]:
+def _pieces(manifest: Manifest, ids: Sequence[int]) -> list[TokenPiece]:
     try:
         tokenizer = load_tokenizer(parse_recipe(manifest.recipe, origin="the manifest").model)
     except DraftmillError:
-        return [None] * len(ids)  # a dataset can be looked at without its tokenizer
-    return [_text(tokenizer, i) for i in ids]
-
-
-def _text(tokenizer: Any, token_id: int) -> str:
-    text = tokenizer.decode([token_id])
-    # Half a character: the raw piece says more than a replacement mark.
-    return str(tokenizer.convert_ids_to_tokens(token_id)) if "\ufffd" in text else str(text)
+        return [NO_PIECE] * len(ids)  # a dataset can be looked at without its tokenizer
+    known = TokenPieces(tokenizer)
+    return [known.piece(token_id) for token_id in ids]

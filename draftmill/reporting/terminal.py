@@ -19,15 +19,17 @@ from draftmill.errors import DraftmillError
 from draftmill.reporting.bar import BarListener
 from draftmill.reporting.interlinear import Interlinear
 from draftmill.reporting.plain_text import plain
-from draftmill.reporting.row_parts import STYLES, Part
+from draftmill.reporting.shown_row import row_lines
 
 if TYPE_CHECKING:  # `--help` answers without pyarrow and transformers
     from draftmill.dataset.compact import Compacted
     from draftmill.dataset.gc import Garbage
     from draftmill.dataset.status import Status
     from draftmill.dataset.verify import Verification
+    from draftmill.exporting.masks import Mask
     from draftmill.gate import Check
     from draftmill.reporting.diff_lines import Difference
+    from draftmill.reporting.page.make import Made
     from draftmill.reporting.row_view import RowView
 
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -100,6 +102,14 @@ def print_drift(lines: Sequence[str], console: Console = err) -> None:
     """The lines of a drift report; warnings stand out."""
     for line in lines:
         console.print(Text(plain(line), style="yellow" if line.startswith("warning") else ""))
+
+
+def print_page(dataset: str, made: Made, *, as_json: bool) -> None:
+    """Where the report page is."""
+    out.print(plain(made.place))
+    say(f"manifest {made.manifest}, {made.rows:,} of {made.total:,} rows in the page, {decimal(made.bytes)}")
+    if as_json:
+        print_json({"dataset": dataset, **made.to_json()})
 
 
 def print_attempts(attempts: Mapping[str, int]) -> None:
@@ -229,17 +239,13 @@ def _objects(size: Mapping[str, int]) -> str:
     return f"{size['objects']:,} objects, {decimal(size['bytes'])}"
 
 
-def print_row(view: RowView) -> None:
-    """A row's columns and where it comes from, then its ids with their text, coloured by part."""
-    for name, value in view.columns.items():
-        if name != "messages":
-            out.print(Text.assemble((f"{name:<16}", "bold"), plain(str(value))))
-    out.print(Text.assemble((f"{'sealed in':<16}", "bold"), f"manifest {view.manifest}"))
-    legend = Text("input_ids       ", style="bold")
-    for part in Part:
-        legend.append(f" {part.value} ", style=STYLES[part])
-    out.print(legend)
-    out.print(Interlinear(view.pieces), soft_wrap=False)
+def print_row(view: RowView, *, mask: Mask | None = None, find: int | None = None) -> None:
+    """A row's columns and where it comes from, then its ids with their text, coloured by part.
+
+    `mask`: also what a trainer learns from; `find`: only the surroundings of this id.
+    """
+    for line in row_lines(view, mask, find):
+        out.print(line, soft_wrap=not isinstance(line, Interlinear))
 
 
 def print_verification(verification: Verification, *, as_json: bool) -> None:

@@ -127,4 +127,4 @@ def _where(exchange: Exchange) -> RenderableType:
         return Text(exchange.verdict.detail or f"{len(exchange.output_ids)} ids came", style="dim")
     first, last = max(0, position - BEFORE), min(len(ids), position + AFTER + 1)
     around = pieces(exchange.case, ids)[first:last]
-    return Interlinear(around, marked=position - first, before=first > 0, after=last < len(ids))
+    return Interlinear(around, marked=[position - first], before=first > 0, after=last < len(ids))

@@ -1,6 +1,7 @@
 """What is left of an answer that went through a chat API: its text, tokenized again.
 
-The one place that decodes and encodes, to show why no other does. `losses` goes
+With the report's round trip (reporting/page/round_trip.py) the one place that decodes
+and encodes, to show why no other does. `losses` goes
 from the kindest text there could be, complete and with every marker put back, to
 what servers and templates really leave of it.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,6 +45,7 @@ class Made:
     prompt_key: str | None = None
     prompt_id: str | None = None
     first_id: int = 100
+    messages: str | None = None
 
     @property
     def ids(self) -> list[int]:
@@ -73,7 +74,7 @@ class Made:
             "max_new_tokens": 64,
             "engine": "sglang 0.5.23",
             "weight_version": None,
-            "messages": None,
+            "messages": self.messages,
             "source": "prompts.jsonl",
             "created_at": WHEN,
         }
@@ -86,13 +87,22 @@ class Datasets:
     root: str
     urls: list[str] = field(default_factory=list)
 
-    def make(self, *shards: list[Made], model: str = "some/model", onto: str | None = None) -> str:
+    def make(
+        self,
+        *shards: list[Made],
+        model: str = "some/model",
+        onto: str | None = None,
+        turns: str = "last",
+        highest_id: int = 999,
+    ) -> str:
         url = onto or f"{self.root}/dataset-{len(self.urls)}"
         self.urls.append(url)
         storage = open_storage(url)
         good = [storage.put_table("shards", _table(rows)) for rows in shards]
-        structures = {name: structure.to_json() for name, structure in STRUCTURES.items()}
-        seal(storage, Change(good=good, recipe=_recipe(url, model), structures=structures))
+        structures = {
+            name: replace(structure, highest_id=highest_id).to_json() for name, structure in STRUCTURES.items()
+        }
+        seal(storage, Change(good=good, recipe=_recipe(url, model, turns), structures=structures))
         return url
 
 
@@ -101,10 +111,10 @@ def _table(rows: list[Made]) -> pa.Table:
     return pa.table({name: [row[name] for row in columns] for name in SHARD.names}, schema=SHARD)
 
 
-def _recipe(url: str, model: str) -> dict[str, Any]:
+def _recipe(url: str, model: str, turns: str) -> dict[str, Any]:
     return {
         "dataset": url,
-        "prompts": {"path": "/nowhere/prompts.jsonl"},
+        "prompts": {"path": "/nowhere/prompts.jsonl", "turns": turns},
         "model": {"name": model, "context_length": 2048, "tokenizer": "embedded"},
         "sampling": {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 64},
     }

@@ -23,6 +23,12 @@ def test_by_hand() -> None:
     assert found.curve() == [(1, 3 / 7), (2, 5 / 7), (3, 6 / 7), (4, 1.0)]
 
 
+def test_coverage_may_be_asked_first() -> None:
+    found = IdCounts()
+    found.add(np.array([48, 48, 7], np.int32))
+    assert found.coverage(1) == 2 / 3
+
+
 def test_nothing_is_covered_whole() -> None:
     assert (IdCounts().coverage(8192), IdCounts().curve(), IdCounts().total) == (1.0, [], 0)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import tempfile
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -86,7 +88,7 @@ def test_a_prompt_is_on_one_side_with_its_samples_and_its_turns(datasets: Datase
         for n in range(60)
         for k in reversed(range(3))
     ]
-    datasets.make(samples, turns)
+    datasets.make(samples, turns, turns="all")
     done = run(datasets, tmp_path / "out", order=Order(split=0.3))
     train, validation = (Counter(first_ids(tmp_path / "out", part)) for part in ("train", "validation"))
     assert not set(train) & set(validation)
@@ -124,6 +126,13 @@ def test_weights_repeat_and_thin_out_the_same_rows_each_time(datasets: Datasets,
     assert {found[index] for index in halved} == {1}
 
 
+def test_datasets_of_two_vocabularies_are_not_mixed(datasets: Datasets, tmp_path: Path) -> None:
+    datasets.make(TWENTY)
+    datasets.make(TWENTY, highest_id=1234)
+    with pytest.raises(RecipeError, match="highest id of the vocabulary: 999 and 1234"):
+        run(datasets, tmp_path / "out")
+
+
 def test_datasets_of_two_models_are_not_mixed(datasets: Datasets, tmp_path: Path) -> None:
     datasets.make(TWENTY)
     datasets.make(TWENTY, model="another/model")
@@ -154,6 +163,55 @@ def test_a_folder_with_something_in_it_is_refused(datasets: Datasets, tmp_path: 
     with pytest.raises(RecipeError, match="not empty"):
         run(datasets, tmp_path / "out")
     assert (tmp_path / "out" / "train.jsonl").read_text() == "precious"
+
+
+def test_files_that_cannot_be_read_back_are_no_export(
+    datasets: Datasets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets.make(TWENTY)
+    real = plugins.load("exporters", "specforge")
+
+    def write(folder: Any, part: str, examples: Any, *, vocabulary: Any) -> list[str]:
+        paths = real.write(folder, part, examples, vocabulary=vocabulary)
+        folder.pipe_file(paths[0], folder.cat_file(paths[0])[:-3])
+        return list(paths)
+
+    monkeypatch.setattr(plugins, "load", lambda shelf, name: SimpleNamespace(write=write, read=real.read))
+    with pytest.raises(DatasetError, match=r"not read back as it was written \(train.jsonl\)") as raised:
+        run(datasets, tmp_path / "out")
+    assert "JSONDecodeError" in raised.value.value
+    assert not (tmp_path / "out" / "export.json").exists()
+
+
+def test_a_disk_that_refuses_is_named(datasets: Datasets, tmp_path: Path) -> None:
+    datasets.make(TWENTY)
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(DatasetError, match=r"cannot export to .*file/out") as raised:
+        run(datasets, tmp_path / "file" / "out")
+    assert "NotADirectoryError" in raised.value.value
+
+
+def test_a_full_disk_leaves_no_record(datasets: Datasets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets.make(TWENTY)
+    real = plugins.load("exporters", "specforge")
+
+    def write(folder: Any, part: str, examples: Any, *, vocabulary: Any) -> list[str]:
+        real.write(folder, part, [next(iter(examples))], vocabulary=vocabulary)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(plugins, "load", lambda shelf, name: SimpleNamespace(write=write, read=real.read))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    with pytest.raises(DatasetError, match="No space left on device"):
+        run(datasets, tmp_path / "out")
+    assert not (tmp_path / "out" / "export.json").exists()
+    assert not list((tmp_path / "tmp").iterdir()), "temporary files are gone"
+
+
+def test_a_bucket_that_is_not_there_is_not_made(datasets: Datasets, bucket: str) -> None:
+    datasets.make(TWENTY)
+    with pytest.raises(DatasetError, match="there is no such bucket"):
+        export(datasets.urls, "s3://draftmill-no-such-bucket/out", to="specforge")
 
 
 def test_a_damaged_shard_is_named_and_nothing_is_exported(datasets: Datasets, tmp_path: Path, newest: Any) -> None:

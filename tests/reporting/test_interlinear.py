@@ -30,12 +30,23 @@ def test_spaces_and_control_characters_are_seen() -> None:
 
 
 def test_the_marked_id_stands_in_brackets_and_the_row_goes_on() -> None:
-    shown = printed(Interlinear(pieces((1, "a"), (2, "b")), marked=1, before=True, after=True))
+    shown = printed(Interlinear(pieces((1, "a"), (2, "b")), marked=[1], before=True, after=True))
     assert shown == ["...  1  [2]  ...", "     a  b"]
 
 
 def test_long_rows_wrap_in_pairs_of_lines() -> None:
     assert printed(Interlinear(pieces((10, "a"), (11, "b"), (12, "c"))), width=6) == ["10  11", "a   b", "", "12", "c"]
+
+
+def test_supervised_ids_have_a_line_below_them() -> None:
+    shown = printed(Interlinear(pieces((7, "a"), (163607, " straw"), (8, "b")), supervised=[False, True, True]))
+    assert shown == ["7  163607  8", "a  \u00b7straw  b", "   ^^^^^^  ^"]
+
+
+def test_supervised_ids_are_underlined_and_keep_their_colour() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=40)
+    console.print(Interlinear(pieces((7, "a"), (8, "b")), supervised=[False, True]))
+    assert console.file.getvalue().splitlines()[0] == "\x1b[32m7\x1b[0m  \x1b[4;32m8\x1b[0m"  # type: ignore[attr-defined]
 
 
 @given(st.lists(st.tuples(st.integers(0, 163839), st.text("ab \n\u4f60", min_size=1, max_size=8)), min_size=1))

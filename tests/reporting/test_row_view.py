@@ -14,8 +14,10 @@ from draftmill.dataset.seal import Change, seal
 from draftmill.dataset.shards import dataset_rows
 from draftmill.dataset.storage import Storage, open_storage
 from draftmill.errors import DatasetError, RecipeError
+from draftmill.exporting.masks import Mask
 from draftmill.judging.structure import Structure
 from draftmill.records import Answer, Completion, Reason, Row, Thinking, Verdict
+from draftmill.reporting.cut import runs
 from draftmill.reporting.row_parts import Part
 from draftmill.reporting.row_view import row_view
 
@@ -110,6 +112,24 @@ def test_a_marker_of_several_ids_is_one_only_as_a_whole(storage: Storage) -> Non
     made = completed("k" * 64, [31, 10, 30, 32, 31, 30, 11, END], prompt=[30, 31])
     sealed(storage, rules, (made, good(6)))
     assert parts(storage) == [P, P, R, R, M, M, M, C, C, E]
+
+
+@pytest.mark.parametrize(
+    ("mask", "on"),
+    [(Mask.COMPLETION, [0, 0, 1, 1, 1, 1]), (Mask.REASONING, [0, 0, 1, 1, 0, 0]), (Mask.CONTENT, [0, 0, 0, 0, 1, 1])],
+)
+def test_what_is_supervised_and_where_an_id_is(storage: Storage, mask: Mask, on: list[int]) -> None:
+    made = completed("k" * 64, [10, CLOSE, 11, END], prompt=[1, OPEN])
+    sealed(storage, structure(Thinking.OPENED_BY_PROMPT), (made, good(3)))
+    view = row_view(storage.url, "0")
+    assert view.supervised(mask) == [bool(one) for one in on]
+    assert view.places(CLOSE) == [3]
+    assert view.places(12345) == []
+
+
+def test_parts_as_runs() -> None:
+    assert runs([P, P, R, M, C, C, E]) == [(2, P), (3, R), (4, M), (6, C), (7, E)]
+    assert runs([]) == []
 
 
 def test_rows_by_number_good_ones_first_and_by_the_beginning_of_a_key(storage: Storage) -> None:
