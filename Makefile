@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready-$(SUM)
 DEV    := $(VENV)/.dev-$(SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-reasoning test lint types layers unit e2e soak bench templates lock clean
+.PHONY: help setup demo demo-reasoning test lint types layers unit e2e soak bench templates trainers lock clean
 
 help: ## these lines
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -68,6 +68,10 @@ bench: setup ## draftmill against a plain loop, judging, rendering, planning: ha
 templates: setup ## what is decided about 786 chat templates (TOKENIZER=folder for another vocabulary)
 	@$(BIN)/python -m infra.template_table $(if $(TOKENIZER),--tokenizer $(TOKENIZER)) --out tests/golden/templates.tsv
 	@$(BIN)/python -m infra.template_families --out tests/golden/families.txt
+
+trainers: setup ## exports read by SpecForge's and speculators' own code (.trainers: 1.5 GB); docs/trainers.md
+	@PYTHON="$(PYTHON)" sh infra/trainers.sh
+	@$(BIN)/python -m pytest tests/trainers
 
 lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate pyproject.toml -o requirements.lock

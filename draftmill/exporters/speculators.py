@@ -12,12 +12,11 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-import orjson
 import pyarrow as pa
 from fsspec import AbstractFileSystem
 
 from draftmill.arrays import Ids
-from draftmill.exporters._rows import BLOCK_BYTES, LINE, line
+from draftmill.exporters._rows import WRITE_BLOCK_BYTES, json_line, line
 from draftmill.exporters._saved import list_column, read_saved, write_saved
 from draftmill.exporting.counts import IdCounts
 from draftmill.exporting.examples import Example
@@ -33,7 +32,7 @@ FREQUENCIES = "token_freq.pt"
 def write(folder: AbstractFileSystem, part: str, examples: Iterable[Example], *, vocabulary: Vocabulary) -> list[str]:
     """`PART/`, the training folder, and `PART.jsonl`."""
     counts, lines = IdCounts(), f"{part}.jsonl"
-    with folder.open(lines, "wb", block_size=BLOCK_BYTES) as file:
+    with folder.open(lines, "wb", block_size=WRITE_BLOCK_BYTES) as file:
         paths = write_saved(folder, part, _noted(examples, counts, file), _batch, schema=SCHEMA, format_type="torch")
     token_freq = f"{part}/{FREQUENCIES}"
     with folder.open(token_freq, "wb") as file:
@@ -63,7 +62,7 @@ def _noted(examples: Iterable[Example], counts: IdCounts, lines: BinaryIO) -> It
     """The examples, counted and written as lines while they go by."""
     for example in examples:
         counts.add(example.input_ids_T[example.loss_mask_T == 1])
-        lines.write(orjson.dumps(line(example), option=LINE))
+        lines.write(json_line(line(example)))
         yield example
 
 
