@@ -128,10 +128,10 @@ def written(case: Case) -> int:
     return int(sink.getvalue().size)
 
 
-def words(rows: int, ids: int) -> Ids:
+def words(rows: int, ids: int, *, seed: int = 1) -> Ids:
     """Ids as frequent as words are, by Zipf's law: the n-th most frequent one's share is as 1 / n. [B, T]."""
     up_to = np.cumsum(1 / np.arange(1, ORDINARY + 1))
-    drawn = np.random.default_rng(1).random((rows, ids)) * up_to[-1]
+    drawn = np.random.default_rng(seed).random((rows, ids)) * up_to[-1]
     ids_BT: Ids = np.searchsorted(up_to, drawn).astype(np.int32)
     return ids_BT
 

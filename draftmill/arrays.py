@@ -15,9 +15,11 @@ import numpy.typing as npt
 
 ID_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")
+LOGPROB_DTYPE = np.dtype("<f8")
 
 Ids = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
+Logprobs = npt.NDArray[np.float64]
 
 MAX_ID = int(np.iinfo(np.int32).max)
 
@@ -34,9 +36,9 @@ def ids_array(name: str, ids: Any) -> Ids:
         if not isinstance(ids, Sequence) or isinstance(ids, str | bytes):
             raise ValueError(f"{name}: wanted a list of integers, got {type(ids).__name__}")
         # JSON's true is a Python int; numpy would turn [1, true] into [1, 1].
-        odd = [item for item in ids if type(item) is not int]
-        if odd:
-            raise ValueError(f"{name}: wanted integers, got {odd[0]!r} ({type(odd[0]).__name__})")
+        if not set(map(type, ids)) <= {int}:
+            odd = next(item for item in ids if type(item) is not int)
+            raise ValueError(f"{name}: wanted integers, got {odd!r} ({type(odd).__name__})")
         try:
             array = np.array(ids, dtype=np.int64)
         except OverflowError:

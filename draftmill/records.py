@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from draftmill.arrays import Ids
+from draftmill.arrays import Ids, Logprobs, Offsets
 
 
 class Reason(StrEnum):
@@ -216,6 +216,23 @@ class Fault:
     words: str
     retry_after_s: float | None = None
     answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """A server's log-probabilities (nats, at temperature 1) of S ids behind what stands before each of them.
+
+    `chosen_S`: of the id itself. `top_ids_SK`, `top_logprobs_SK`: the likeliest ids, likeliest first; -1 and -inf where
+    fewer came.
+    """
+
+    chosen_S: Logprobs
+    top_ids_SK: Ids
+    top_logprobs_SK: Logprobs
+
+    def at(self, places: Offsets) -> Scores:
+        """Those at some of the positions."""
+        return Scores(self.chosen_S[places], self.top_ids_SK[places], self.top_logprobs_SK[places])
 
 
 @dataclass(frozen=True, slots=True)

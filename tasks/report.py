@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from prefect import State, task
@@ -12,6 +14,7 @@ from prefect.states import Completed, Failed
 
 from draftmill.errors import DraftmillError
 from draftmill.redaction import without_secrets
+from draftmill.reporting.page.make import write_report
 from draftmill.reporting.run_page import Missing, missing_headline, reasons_table, rows_table, summary_page
 from draftmill.reporting.summary import Summary, exit_code
 from draftmill.workspace import in_thread, workspace
@@ -21,7 +24,11 @@ from tasks.receipts import Receipt, artifact_key
 
 log = logging.getLogger("draftmill.report")
 
-PAGES = {"summary": "The run in short", "drift": "The new rows beside those of the last manifest"}
+PAGES = {
+    "summary": "The run in short",
+    "drift": "The new rows beside those of the last manifest",
+    "pilot": "What the whole takes, by a sample of it",
+}
 """Markdown artifacts, and what they are."""
 
 TABLES = {"rows": "Where every planned row is", "reasons": "Why rows are not in the dataset, and one of each"}
@@ -30,7 +37,7 @@ TABLES = {"rows": "Where every planned row is", "reasons": "Why rows are not in 
 
 def report_plan(summary: Summary, plan: list[str]) -> State[dict[str, Any]]:
     """A plan's numbers and its lines as the flow's state: nothing was done, so nothing is published."""
-    data: dict[str, Any] = {"summary": summary.to_json(), "plan": plan, "attempts": {}, "drift": []}
+    data: dict[str, Any] = {"summary": summary.to_json(), "plan": plan, "attempts": {}, "drift": [], "page": None}
     data |= {"error": None, "exit_code": 0}
     return Completed(name="Planned", message=f"{summary.rows['generated']} rows to ask", data=data)
 
@@ -38,9 +45,10 @@ def report_plan(summary: Summary, plan: list[str]) -> State[dict[str, Any]]:
 async def report(
     summary: Summary, outcome: RunOutcome | None = None, *, plan: Receipt | None = None
 ) -> State[dict[str, Any]]:
-    """Artifacts, then the state the flow ends with; its data is `{summary, plan, attempts, drift, error, exit_code}`.
+    """Artifacts, then the state the flow ends with.
 
-    In the data, `plan`: the plan's lines; `drift`: the report's, for a terminal.
+    Its data is `{summary, plan, attempts, drift, page, error, exit_code}`; `plan`: the plan's lines; `drift`: the
+    report's, for a terminal; `page`: where the report page of a new manifest lies.
     """
     came_to(summary.manifest, sealed=summary.sealed)
     numbers, drift = summary.to_json(), summary.drift
@@ -48,11 +56,14 @@ async def report(
     for text in drift.warnings if drift else ():
         log.warning("%s", text)
     error = _first_error(outcome) if outcome else None
-    missing = await in_thread(_missing, outcome, plan, error)
+    missing = replace(await in_thread(_missing, outcome, plan, error), left=summary.rows["pending"] - summary.unasked)
     state = _state(summary, numbers, missing, error)
     notes = []
     if drift:
         notes.append(f"drift: {len(drift.warnings)} warnings, see `{artifact_key(summary.dataset, 'drift')}`")
+    page = await _page(summary) if summary.sealed else None
+    if page:
+        notes.append(f"report: [{page}]({_link(page)}), one file to open in a browser")
     pages = {
         "summary": summary_page(
             numbers,
@@ -75,6 +86,7 @@ async def report(
         "plan": lines,
         "attempts": summary.attempts,
         "drift": drift.lines() if drift else [],
+        "page": page,
         "error": str(error) if error else None,
         "exit_code": _exit_code(summary, error),
     }
@@ -86,8 +98,8 @@ def _state(
 ) -> State[dict[str, Any]]:
     """The state of a run that came to its end; a failed one's first line is its likely cause."""
     rows = numbers["rows"]
-    if error or rows["pending"] or rows["failed"]:
-        words = f"{rows['failed']} rows failed, {rows['pending']} were not asked; run again, only they are asked"
+    if error or summary.unasked or rows["failed"]:
+        words = f"{rows['failed']} rows failed, {summary.unasked} were not asked; run again, only they are asked"
         details = error.details if isinstance(error, DraftmillError) else ""
         parts = [missing_headline(numbers, missing), details, words]
         return Failed(name="RowsMissing", message=without_secrets("\n\n".join(filter(None, parts))))
@@ -99,6 +111,28 @@ def _state(
             name="PartialSuccess", message=f"{number} rows went into quarantine{why}, {rows['ok']} new ones are good"
         )
     return Completed(message=f"{rows['ok']} new rows, manifest {numbers['manifest']}")
+
+
+async def _page(summary: Summary) -> str | None:
+    """Where the new manifest's report page lies; None where it cannot be made, which costs nothing but the page."""
+    made: State[str] = await make_page(summary.manifest, return_state=True)  # type: ignore[misc]
+    if made.is_completed():
+        return str(await made.aresult())
+    log.warning(
+        "no report page: %s; the dataset is sealed, `draftmill report %s` tries again", made.message, summary.dataset
+    )
+    return None
+
+
+@task(name="page", task_run_name="make the report page", persist_result=False)
+async def make_page(version: int) -> str:
+    """The page of a manifest, beside its rows; its path or URL."""
+    storage = workspace().storage
+    return (await in_thread(write_report, storage, version)).place
+
+
+def _link(page: str) -> str:
+    return page if "://" in page else Path(page).as_uri()
 
 
 @task(name="report", task_run_name="report the numbers", persist_result=False)

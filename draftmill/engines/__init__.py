@@ -16,7 +16,12 @@ An engine module offers:
   their place, REJECTED when the server does not take this text; None where it does not tokenize;
 - `abort(http, url, rid)`: nothing more is generated for this request.
 
-What they share is in `_wire` (answers), `_pages` (information, health) and `_tokenize`.
+And, where the engine gives log-probabilities of a prompt (`draftmill audit`), both of:
+
+- `score_payload(ids_T, start, rid=..., model=...) -> bytes`: asks for those of ids_T[start:], posted to `GENERATE`;
+- `read_scores(status, headers, body, ids_T=..., start=..., rid=...) -> Scores | Fault`: nothing but these ids' own.
+
+What they share is in `_wire` (answers), `_pages` (information, health), `_tokenize` and `_scores`.
 
 Invariant: an Answer holds the ids exactly as the server sent them.
 """

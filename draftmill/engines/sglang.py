@@ -14,8 +14,9 @@ from typing import Any
 import aiohttp
 import orjson
 
-from draftmill.arrays import ids_array
+from draftmill.arrays import Ids, ids_array
 from draftmill.engines import _pages, _tokenize
+from draftmill.engines._scores import scores
 from draftmill.engines._wire import (
     UNREADABLE,
     count,
@@ -31,7 +32,7 @@ from draftmill.engines._wire import (
 )
 from draftmill.errors import GateRefused
 from draftmill.recipe import Sampling
-from draftmill.records import Answer, Fault, FaultKind, Pulse, Row, ServerReport
+from draftmill.records import Answer, Fault, FaultKind, Pulse, Row, Scores, ServerReport
 
 CONTEXT_RESERVE = 2
 """Tokens. SGLang clips a budget to context - prompt - 2 without a word (0.5.23, recorded)."""
@@ -40,6 +41,9 @@ PROMPT_RESERVE = 6
 """Tokens. The longest prompt SGLang takes is context - 6 (0.5.23, recorded)."""
 
 GENERATE = "/generate"
+
+NUM_TOP = 64
+"""Likeliest ids asked for at each position: most nuclei are within them, and an id costs 2 kB of JSON."""
 
 HEALTH_TIMEOUT_S = 25.0
 """Seconds. `/health` generates a token and takes 20 s to say that the scheduler is stuck."""
@@ -133,6 +137,41 @@ def _finish_type(finish: dict[str, Any]) -> str:
     if kind not in ("stop", "length", "abort"):
         raise ValueError(f"finish_reason of type {kind!r}")
     return str(kind)
+
+
+def score_payload(ids_T: Ids, start: int, *, rid: str, model: str) -> bytes:
+    """The body of a request that scores ids_T[start:] and generates nothing. 0 < start < len(ids_T)."""
+    return orjson.dumps(
+        {
+            "input_ids": ids_T,
+            "rid": rid,
+            "stream": False,
+            "return_logprob": True,
+            "logprob_start_len": start - 1,  # the first of the list is what comes before, without a value (recorded)
+            "top_logprobs_num": NUM_TOP,
+            "sampling_params": {"temperature": 1.0, "max_new_tokens": 0},
+        },
+        option=orjson.OPT_SERIALIZE_NUMPY,
+    )
+
+
+def read_scores(
+    status: int, headers: Mapping[str, str], body: bytes, *, ids_T: Ids, start: int, rid: str
+) -> Scores | Fault:
+    """The log-probabilities of ids_T[start:], or the fault: UNREADABLE also where the server gave none."""
+    if status != 200:
+        return http_fault(status, headers, body)
+    try:
+        meta = orjson.loads(body)["meta_info"]
+        if meta["id"] != rid:
+            return unreadable(f"the answer is for request {meta['id']!r}, not {rid!r}")
+        if count(meta, "prompt_tokens") != len(ids_T):
+            raise ValueError(f"{meta.get('prompt_tokens')} ids of {len(ids_T)} were read")
+        scored = [(item[1], item[0]) for item in meta["input_token_logprobs"][1:]]
+        tops = [[(item[1], item[0]) for item in choices] for choices in meta["input_top_logprobs"][1:]]
+        return scores(ids_T[start:], scored, tops, num_top=NUM_TOP)
+    except UNREADABLE as error:
+        return not_an_answer(GENERATE, error)
 
 
 async def is_ready(http: aiohttp.ClientSession, url: str) -> str | None:

@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from draftmill.arrays import Ids, ids_array
 from draftmill.engines import _pages, _tokenize
+from draftmill.engines._scores import scores
 from draftmill.engines._wire import (
     UNREADABLE,
     count,
@@ -36,7 +37,7 @@ from draftmill.engines._wire import (
     unreadable,
 )
 from draftmill.recipe import Sampling
-from draftmill.records import Answer, Fault, FaultKind, Life, Pulse, Row, ServerReport
+from draftmill.records import Answer, Fault, FaultKind, Life, Pulse, Row, Scores, ServerReport
 
 CONTEXT_RESERVE = 0
 """Tokens. Prompt and answer may fill the context: a budget is clipped to context - prompt (0.32.0, recorded)."""
@@ -45,6 +46,9 @@ PROMPT_RESERVE = 1
 """Tokens. The longest prompt vLLM takes is context - 1 (0.32.0, recorded)."""
 
 GENERATE = "/v1/completions"
+
+NUM_TOP = 20
+"""Likeliest ids asked for at each position: as many as vLLM gives by default (--max-logprobs)."""
 
 HEALTH_TIMEOUT_S = 25.0
 """Seconds. `/health` answers in milliseconds; a web process busy with thousands of requests gets time."""
@@ -120,6 +124,49 @@ def _matched(choice: dict[str, Any], finish: str, ids_O: Ids) -> int | str | Non
     if reason is None and finish == "stop" and len(ids_O):
         return int(ids_O[-1])
     return reason
+
+
+def score_payload(ids_T: Ids, start: int, *, rid: str, model: str) -> bytes:
+    """The body of a request that scores ids_T[start:]; vLLM must generate one id. 0 < start < len(ids_T)."""
+    return orjson.dumps(
+        {
+            "model": model,
+            "prompt": ids_T,
+            "request_id": rid,
+            "return_token_ids": True,
+            "prompt_logprobs": NUM_TOP,
+            "max_tokens": 1,
+            "temperature": 0.0,
+            "n": 1,
+            "stream": False,
+            "echo": False,
+            "add_special_tokens": False,
+        },
+        option=orjson.OPT_SERIALIZE_NUMPY,
+    )
+
+
+def read_scores(
+    status: int, headers: Mapping[str, str], body: bytes, *, ids_T: Ids, start: int, rid: str
+) -> Scores | Fault:
+    """The log-probabilities of ids_T[start:], or the fault: UNREADABLE also where the server gave none."""
+    if status != 200:
+        return http_fault(status, headers, body)
+    try:
+        data = orjson.loads(body)
+        if data["id"] != f"cmpl-{rid}":
+            return unreadable(f"the answer is for request {data['id']!r}, not 'cmpl-{rid}'")
+        (choice,) = data["choices"]
+        if choice["prompt_token_ids"] != ids_T.tolist():
+            raise ValueError("other ids were read than were sent")
+        by_id = [{int(key): each["logprob"] for key, each in found.items()} for found in choice["prompt_logprobs"][1:]]
+        ids_S = ids_T[start:].tolist()
+        found_S = by_id[start - 1 :]
+        scored = [(token_id, found[token_id]) for token_id, found in zip(ids_S, found_S, strict=True)]
+        # An id outside of the likeliest stands beside them: as the least likely it is the one too many.
+        return scores(ids_T[start:], scored, [list(found.items()) for found in found_S], num_top=NUM_TOP)
+    except UNREADABLE as error:
+        return not_an_answer(GENERATE, error)
 
 
 async def is_ready(http: aiohttp.ClientSession, url: str) -> str | None:

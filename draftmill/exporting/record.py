@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 import draftmill
 from draftmill.exporting.counts import DRAFT_SIZES, IdCounts
-from draftmill.exporting.selection import Losses, Wish
+from draftmill.exporting.selection import Losses, Wish, total
 from draftmill.exporting.sources import ONE_MODEL, Source
 from draftmill.exporting.tally import PartNumbers
 from draftmill.exporting.vocabulary import Vocabulary
@@ -21,7 +21,7 @@ from draftmill.exporting.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-    from draftmill.exporting.export import Order
+    from draftmill.exporting.gathered import Order
 
 RECORD = "export.json"
 
@@ -40,9 +40,10 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartRecord:
-    """One part: its numbers, its files, its supervised ids."""
+    """One part: its numbers, what its rows lost, its files, its supervised ids."""
 
     numbers: PartNumbers
+    losses: Losses
     files: Sequence[FileRecord]
     counts: IdCounts
 
@@ -56,6 +57,7 @@ class PartRecord:
             **self.numbers.to_json(),
             "distinct_supervised": self.counts.distinct,
             "coverage": self.coverage,
+            **self.losses.to_json(),
             "files": [asdict(file) for file in self.files],
         }
 
@@ -75,7 +77,6 @@ def record_bytes(
     vocabulary: Vocabulary,
     wish: Wish,
     order: Order,
-    losses: Losses,
     parts: Mapping[str, PartRecord],
 ) -> Record:
     """What export.json says."""
@@ -102,7 +103,7 @@ def record_bytes(
         "drafter": wish.drafter.value,
         "split": order.split,
         "seed": order.seed,
-        **losses.to_json(),
+        **total(part.losses for part in parts.values()).to_json(),
         "parts": {name: part.to_json() for name, part in parts.items()},
     }
     return Record(data, (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode())

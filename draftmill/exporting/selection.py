@@ -8,7 +8,7 @@ since the long rows are the ones that reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -66,6 +66,17 @@ class Losses:
             "cut_rows": self.cut,
             "lost_supervised": {"reasoning": self.reasoning, "content": self.content},
         }
+
+
+def total(parts: Iterable[Losses]) -> Losses:
+    """Of several parts together."""
+    found = Losses()
+    for part in parts:
+        found.dropped += part.dropped
+        found.cut += part.cut
+        found.reasoning += part.reasoning
+        found.content += part.content
+    return found
 
 
 class Selection:

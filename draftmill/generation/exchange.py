@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
+from typing import Protocol
 
 import aiohttp
 
@@ -70,22 +72,35 @@ async def exchange(
 async def _exchange(
     http: aiohttp.ClientSession, protocol: ModuleType, flight: Flight, body: bytes, url: str, engine: str
 ) -> Answer | Fault:
+    got = await post(http, url + protocol.GENERATE, body, sent=flight)
+    if isinstance(got, Fault):
+        return got
+    result: Answer | Fault = protocol.read(*got, row=flight.sent, rid=flight.rid, engine=engine)
+    return result
+
+
+class Sent(Protocol):
+    """What a request knows of itself: when it went out (monotonic seconds), and whether over a kept connection."""
+
+    sent_s: float
+    reused: bool
+
+
+async def post(
+    http: aiohttp.ClientSession, url: str, body: bytes, *, sent: Sent
+) -> tuple[int, Mapping[str, str], bytes] | Fault:
+    """Status, headers and body of what comes back, or the network's fault. The fault may quote the session's key."""
     answer: aiohttp.ClientResponse | None = None
     try:
         # A redirect would make a GET of it, or show the key to another host.
-        async with http.post(
-            url + protocol.GENERATE, data=body, headers=JSON, allow_redirects=False, trace_request_ctx=flight
-        ) as answer:
+        async with http.post(url, data=body, headers=JSON, allow_redirects=False, trace_request_ctx=sent) as answer:
             content = await answer.read()
     except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
         return Fault(FaultKind.CONNECT, no_connection(error))
     except TimeoutError:  # the only timeout is that of connecting
         return Fault(FaultKind.CONNECT, "no connection: not accepted in time")
     except (aiohttp.ClientError, OSError) as error:
-        at_once = time.monotonic() - flight.sent_s < STALE_WITHIN_S
-        kind = FaultKind.STALE if flight.reused and answer is None and at_once else FaultKind.RESET
+        at_once = time.monotonic() - sent.sent_s < STALE_WITHIN_S
+        kind = FaultKind.STALE if sent.reused and answer is None and at_once else FaultKind.RESET
         return Fault(kind, f"{type(error).__name__}: {error}")
-    result: Answer | Fault = protocol.read(
-        answer.status, answer.headers, content, row=flight.sent, rid=flight.rid, engine=engine
-    )
-    return result
+    return answer.status, answer.headers, content

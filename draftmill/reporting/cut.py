@@ -7,47 +7,58 @@ structure. An opening or closing marker of several ids is one only as a whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from draftmill.arrays import Ids
 from draftmill.exporting.masks import OPENED
 from draftmill.judging.structure import Structure
 from draftmill.reporting.row_parts import Part
 
+_PARTS = tuple(Part)
+_CODES = {part: code for code, part in enumerate(_PARTS)}
 
-def parts(ids: Sequence[int], spans: Iterable[Mapping[str, Any]], structure: Structure) -> list[Part]:
+
+def parts(ids: Sequence[int] | Ids, spans: Iterable[Mapping[str, Any]], structure: Structure) -> list[Part]:
     """What each id belongs to; `spans` as the column of that name holds them."""
-    markers = _places(ids, structure.open_ids) | _places(ids, structure.close_ids)
-    found = [Part.PROMPT] * len(ids)
+    return [_PARTS[code] for code in _codes(ids, spans, structure)]
+
+
+def part_runs(
+    ids: Sequence[int] | Ids, spans: Iterable[Mapping[str, Any]], structure: Structure
+) -> list[tuple[int, Part]]:
+    """The same as runs of equal ones: (where it ends, part), which is how the report page holds them."""
+    codes_T = _codes(ids, spans, structure)
+    if not len(codes_T):
+        return []
+    ends = np.append(np.flatnonzero(np.diff(codes_T)) + 1, len(codes_T))
+    return [(int(end), _PARTS[codes_T[end - 1]]) for end in ends]
+
+
+def _codes(ids: Sequence[int] | Ids, spans: Iterable[Mapping[str, Any]], structure: Structure) -> npt.NDArray[np.int8]:
+    """Shape (T,): places in Part."""
+    ids_T = np.asarray(ids, np.int64)
+    is_marker_T = _places(ids_T, structure.open_ids) | _places(ids_T, structure.close_ids)
+    codes_T = np.full(len(ids_T), _CODES[Part.PROMPT], np.int8)
     for span in spans:
-        for position in range(span["start"], span["end"]):
-            found[position] = _part(position, span, position in markers, structure)
-    return found
+        start, end, close = span["start"], span["end"], span["reasoning_end"]
+        reasons_until = end if close is None else close
+        codes_T[start:end] = _CODES[Part.CONTENT]
+        if structure.thinking in OPENED:
+            codes_T[start:reasons_until] = _CODES[Part.REASONING]
+        codes_T[start:end][is_marker_T[start:end]] = _CODES[Part.MARKER]
+        if span["stop_id"] is not None and start < end:
+            codes_T[end - 1] = _CODES[Part.END]
+    return codes_T
 
 
-def runs(found: Iterable[Part]) -> list[tuple[int, Part]]:
-    """Parts as runs of equal ones: (where it ends, part), which is how the report page holds them."""
-    ends, end = [], 0
-    for part, group in groupby(found):
-        end += len(list(group))
-        ends.append((end, part))
-    return ends
-
-
-def _part(position: int, span: Mapping[str, Any], is_marker: bool, structure: Structure) -> Part:
-    """What an id of a generated span belongs to."""
-    if position == span["end"] - 1 and span["stop_id"] is not None:
-        return Part.END
-    if is_marker:
-        return Part.MARKER
-    close = span["reasoning_end"]
-    inside = structure.thinking in OPENED
-    return Part.REASONING if inside and (close is None or position < close) else Part.CONTENT
-
-
-def _places(ids: Sequence[int], marker: tuple[int, ...]) -> set[int]:
-    """The positions of a marker of one id or several."""
-    if not marker:
-        return set()
-    starts = (i for i, first in enumerate(ids) if first == marker[0] and tuple(ids[i : i + len(marker)]) == marker)
-    return {start + k for start in starts for k in range(len(marker))}
+def _places(ids_T: npt.NDArray[np.int64], marker: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """Shape (T,): where a marker of one id or several stands."""
+    found_T = np.zeros(len(ids_T), bool)
+    if marker and len(marker) <= len(ids_T):
+        windows = np.lib.stride_tricks.sliding_window_view(ids_T, len(marker))
+        for start in np.flatnonzero((windows == np.array(marker)).all(axis=1)):
+            found_T[start : start + len(marker)] = True
+    return found_T

@@ -62,8 +62,11 @@ class Flight:
 class Facade:
     """A server of the SGLang protocol around `generate`. Started by `open`, ended by `close`.
 
-    `flights` are the requests it has taken and not answered yet, by rid.
+    `flights` are the requests it has taken and not answered yet, by rid. `gives_scores`: whether log-probabilities of a
+    prompt may be asked for.
     """
+
+    gives_scores = False
 
     def __init__(self, card: Card, limits: Limits, *, queue_limit: int | None = None) -> None:
         self.card = card
@@ -177,7 +180,13 @@ class Facade:
     async def read(self, http: web.Request) -> GenerateRequest | Refusal:
         """The request in an HTTP request, or why it is refused."""
         is_json = http.content_type == "application/json"
-        return read_generate(await http.read(), is_json=is_json, limits=self.limits, preferred=self.card.preferred)
+        return read_generate(
+            await http.read(),
+            is_json=is_json,
+            limits=self.limits,
+            preferred=self.card.preferred,
+            scores=self.gives_scores,
+        )
 
     async def answer(self, request: GenerateRequest | Refusal) -> dict[str, Any] | Refusal:
         """Takes a request through queue and engine."""

@@ -3,7 +3,7 @@
 For tests, ours and yours, and for rehearsals: a hundred thousand rows in a
 minute, resets, stuck requests, silent corruption, a server that is still
 loading. Protocol, limits and error words are those of the facade, which is held
-to a real server's recordings.
+to a real server's recordings. With a `scorer` (fake_scores) it gives log-probabilities of a prompt, too.
 
     async with FakeServer(Seeded(seed=7), rule=nth({3: Fault.RESET_MIDWAY})) as fake:
         ...ask fake.url...
@@ -29,11 +29,12 @@ from weakref import WeakSet
 from aiohttp import web
 
 from draftmill.serving import fake_log
-from draftmill.serving.answers import Card, Generated
+from draftmill.serving.answers import Card, Generated, ran_out
 from draftmill.serving.facade import Flight
 from draftmill.serving.fake_answers import Answers, Markers, Seeded, finished
 from draftmill.serving.fake_events import Mortal
 from draftmill.serving.fake_log import CURRENT, FIELDS, LogEntry
+from draftmill.serving.fake_scores import Scorer, as_sglang
 from draftmill.serving.faults import Act, Fault, Rule, Scene, spoil
 from draftmill.serving.protocol import GenerateRequest, Limits
 from draftmill.serving.refusals import INTERNAL_ERROR, NOT_FOUND, Refusal, invalid
@@ -76,6 +77,7 @@ class FakeServer(Mortal):
         loading_s: float = 0.0,
         markers: Markers | None = None,
         tokenizer: Callable[[dict[str, Any]], list[int]] | None = None,
+        scorer: Scorer | None = None,
         port: int = 0,
     ) -> None:
         super().__init__(card, limits, queue_limit=queue_limit)
@@ -87,6 +89,8 @@ class FakeServer(Mortal):
         self._loading_s = loading_s
         self._loaded_at = math.inf
         self._tokenizer = tokenizer
+        self._scorer = scorer
+        self.gives_scores = scorer is not None
         self._port_wanted = port
         self._used_before: WeakSet[asyncio.BaseTransport] = WeakSet()
 
@@ -139,6 +143,8 @@ class FakeServer(Mortal):
         if act is not None and isinstance(request, GenerateRequest):
             spoil(body, act.fault, Scene(request, self._markers, self.limits.vocabulary, act.amount))
         entry.sends(body.get("output_ids"))
+        if self._scorer is not None and isinstance(request, GenerateRequest) and request.scored is not None:
+            body["meta_info"] |= as_sglang(self._scorer, request)
         response = await send(http, body, None if act is None else act.fault)
         entry.status = response.status
         return response
@@ -166,6 +172,8 @@ class FakeServer(Mortal):
         """The answer after its latency, in one sleep; cut short, it leaves the ids that would be out by then."""
         began_s = time.monotonic()
         CURRENT.get().running_at = time.time()
+        if flight.request.scored is not None:  # its ids are no prompt of a script
+            return Generated((), ran_out(0))
         try:
             answer = finished(flight.request, self._answers(flight.request))
         except KeyError:  # a prompt the script does not know

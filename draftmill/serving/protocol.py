@@ -7,8 +7,8 @@ top-level keys are ignored; a budget slightly too large is clipped to
 longest prompt is `context - 6`.
 
 Stricter than it, on purpose: ids outside the vocabulary are refused where a real
-server dies, and what these servers cannot do (text, streams, batches,
-log-probabilities) is refused instead of answered in another way.
+server dies, and what these servers cannot do (text, streams, batches;
+log-probabilities, unless a fake was given them) is refused instead of answered in another way.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class GenerateRequest:
     """A request that was taken. `prompt_ids` is what is used, `asked_ids` what is echoed.
 
     Both are what was sent, unless the server truncates (then the echo is cut at the context, as recorded).
-    `budget` is `max_new_tokens` as clipped, which is what a `length` finish says.
+    `budget` is `max_new_tokens` as clipped, which is what a `length` finish says. `scored`: (logprob_start_len,
+    top_logprobs_num) where log-probabilities of the prompt are asked for.
     """
 
     rid: str
@@ -66,6 +67,7 @@ class GenerateRequest:
     budget: int
     sampling: dict[str, Any]
     echo_prompt: bool
+    scored: tuple[int, int] | None = None
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -74,16 +76,16 @@ class GenerateRequest:
 
 
 def read_generate(
-    raw: bytes, *, is_json: bool, limits: Limits, preferred: dict[str, Any] | None = None
+    raw: bytes, *, is_json: bool, limits: Limits, preferred: dict[str, Any] | None = None, scores: bool = False
 ) -> GenerateRequest | Refusal:
-    """A request from its body, or why it is refused."""
+    """A request from its body, or why it is refused. `scores`: whether log-probabilities of a prompt are given."""
     body = _json_object(raw, is_json=is_json)
     if isinstance(body, Refusal):
         return body
     rid = body.get("rid")
     if rid is not None and not isinstance(rid, str):
         return malformed(kind="string_type", loc=("body", "rid"), message="Input should be a valid string", shown=rid)
-    refusal = _unsupported(body) or _ids_fault(body.get("input_ids"), limits)
+    refusal = _unsupported(body, scores=scores) or _ids_fault(body.get("input_ids"), limits)
     if refusal is not None:
         return refusal
     sampling = read_sampling(body.get("sampling_params"), preferred)
@@ -103,6 +105,7 @@ def read_generate(
         budget=budget,
         sampling=sampling,
         echo_prompt=body.get("return_prompt_token_ids") is True,
+        scored=_scored(body, len(asked_ids)),
     )
 
 
@@ -125,8 +128,17 @@ def _no_object(shown: object) -> Refusal:
     return malformed(kind="dataclass_type", loc=("body",), message=message, shown=shown, context=context)
 
 
-def _unsupported(body: dict[str, Any]) -> Refusal | None:
-    key = next((key for key in UNSUPPORTED if body.get(key) not in (None, False)), None)
+def _scored(body: dict[str, Any], num: int) -> tuple[int, int] | None:
+    """The first place and how many likeliest; without a start SGLang scores nothing of the prompt (recorded)."""
+    start = body.get("logprob_start_len", -1)
+    if body.get("return_logprob") is not True or not 0 <= start < num:
+        return None
+    return start, body.get("top_logprobs_num", 0)
+
+
+def _unsupported(body: dict[str, Any], *, scores: bool) -> Refusal | None:
+    refused = [key for key in UNSUPPORTED if not (scores and key == "return_logprob")]
+    key = next((key for key in refused if body.get(key) not in (None, False)), None)
     return None if key is None else invalid(f"{key} is not supported by this server: it takes and returns ids only.")
 
 

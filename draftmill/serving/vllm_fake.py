@@ -27,6 +27,7 @@ from aiohttp import web
 from draftmill.serving import facade, vllm_protocol
 from draftmill.serving.answers import Generated
 from draftmill.serving.fake_answers import Answers, Seeded, finished
+from draftmill.serving.fake_scores import Scorer, as_vllm
 from draftmill.serving.protocol import GenerateRequest
 from draftmill.serving.refusals import METHOD_NOT_ALLOWED, NOT_FOUND, UNAUTHORIZED, Refusal
 from draftmill.serving.vllm_protocol import BUSY, DEAD, NO_TOKENIZER, VllmLimits
@@ -58,7 +59,10 @@ class VllmFlight:
 
 @dataclass(slots=True)
 class VllmFake:
-    """Use as `async with`. `asked` holds the body of every completion request, in the order of arrival."""
+    """Use as `async with`. `asked` holds the body of every completion request, in the order of arrival.
+
+    `scorer` (fake_scores): it gives log-probabilities of a prompt; `scored_from`: where in it the generated ids begin.
+    """
 
     answers: Answers = field(default_factory=Seeded)
     model: str = "fake-model"
@@ -70,6 +74,8 @@ class VllmFake:
     eos_id: int = 2
     api_key: str | None = None
     tokenizer: Callable[[dict[str, Any]], list[int]] | None = None
+    scorer: Scorer | None = None
+    scored_from: Callable[[tuple[int, ...]], int] = len
     port: int = 0
     state: State = State.SERVING
     tokens: int = 0
@@ -210,15 +216,19 @@ class VllmFake:
             return body.response()
         self.asked.append(body)
         header_id = http.headers.get("X-Request-Id")
-        request = vllm_protocol.read_completion(body, served=self.model, limits=self.limits, header_id=header_id)
+        request = vllm_protocol.read_completion(
+            body, served=self.model, limits=self.limits, header_id=header_id, scores=self.scorer is not None
+        )
         if isinstance(request, Refusal):
             return request.response()
         generated = await self._answer(request)
         if isinstance(generated, Refusal):
             return generated.response()
-        return web.json_response(
-            vllm_protocol.completion(request, generated, model=self.model, version=self.version, eos_id=self.eos_id)
-        )
+        told = vllm_protocol.completion(request, generated, model=self.model, version=self.version, eos_id=self.eos_id)
+        if self.scorer is not None and (top := body.get("prompt_logprobs")) is not None:
+            start = self.scored_from(request.prompt_ids)
+            told["choices"][0]["prompt_logprobs"] = as_vllm(self.scorer, request.prompt_ids, top, start=start)
+        return web.json_response(told)
 
     async def _answer(self, request: GenerateRequest) -> Generated | Refusal:
         if self.state is State.DRAINING:

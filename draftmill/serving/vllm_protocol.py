@@ -6,7 +6,7 @@ a word; numbers as strings are taken; a budget is clipped to context - prompt, o
 to the server's own cap, in silence; the header X-Request-Id wins over the body.
 
 Stricter than it, on purpose: what the fake cannot do (texts, batches, streams,
-log-probabilities, ignore_eos) is refused instead of answered in another way.
+log-probabilities unless a fake was given them, ignore_eos) is refused instead of answered in another way.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def read_object(raw: bytes) -> dict[str, Any] | Refusal:
 
 
 def read_completion(
-    body: dict[str, Any], *, served: str, limits: VllmLimits, header_id: str | None
+    body: dict[str, Any], *, served: str, limits: VllmLimits, header_id: str | None, scores: bool = False
 ) -> GenerateRequest | Refusal:
     """A request from its body, or why it is refused. Its `rid` is the answer's id without "cmpl-"."""
     rid = body.get("request_id", uuid4().hex)
@@ -104,7 +104,7 @@ def read_completion(
     budget = _budget(body.get("max_tokens"), len(ids), limits)
     if isinstance(budget, Refusal):
         return budget
-    refusal = _unsupported(body) or _out_of_range(body, budget, limits)
+    refusal = _unsupported(body, scores=scores) or _out_of_range(body, budget, limits)
     if refusal is not None:
         return refusal
     return GenerateRequest(
@@ -117,8 +117,16 @@ def read_completion(
     )
 
 
-def _unsupported(body: dict[str, Any]) -> Refusal | None:
-    name = next((name for name in UNSUPPORTED if body.get(name) not in (None, False)), None)
+MOST_LOGPROBS = 20
+"""--max-logprobs by default."""
+
+
+def _unsupported(body: dict[str, Any], *, scores: bool) -> Refusal | None:
+    top = body.get("prompt_logprobs")
+    if scores and isinstance(top, int) and top > MOST_LOGPROBS:
+        return _bad(f"Requested prompt logprobs of {top}, which is greater than max allowed: {MOST_LOGPROBS}")
+    refused = [name for name in UNSUPPORTED if not (scores and name == "prompt_logprobs")]
+    name = next((name for name in refused if body.get(name) not in (None, False)), None)
     return None if name is None else _bad(f"{name} is not supported by this server: it takes and returns ids only.")
 
 

@@ -18,7 +18,7 @@ from draftmill import plugins
 from draftmill.errors import DatasetError, RecipeError
 from draftmill.exporting.export import Exported, Order, export
 from draftmill.exporting.masks import Mask
-from draftmill.exporting.selection import Wish
+from draftmill.exporting.selection import Longer, Wish
 from draftmill.identity import sha256
 from tests.exporting.conftest import Datasets, Made
 
@@ -67,6 +67,9 @@ def test_the_record_says_what_the_export_is(datasets: Datasets, tmp_path: Path, 
     assert record["dropped"] == {"too_long": 0, "nothing_supervised": 1, "no_supervised_pair": 0}
     assert (record["cut_rows"], record["lost_supervised"]) == (20, {"reasoning": 0, "content": 20})
     train = record["parts"]["train"]
+    assert {name: train[name] for name in ("dropped", "cut_rows", "lost_supervised")} == {
+        name: record[name] for name in ("dropped", "cut_rows", "lost_supervised")
+    }
     # 20 rows of 8 ids with 2 of content left, one of 3 + 3
     assert (train["rows"], train["ids"], train["supervised"]) == (21, 166, 43)
     for file in train["files"]:
@@ -96,6 +99,11 @@ def test_a_prompt_is_on_one_side_with_its_samples_and_its_turns(datasets: Datase
     assert len(train) + len(validation) == 120
     assert 15 < len(validation) < 60
     assert done.parts["validation"].numbers.rows == 3 * len(validation)
+    run(datasets, tmp_path / "cut", order=Order(split=0.3), wish=Wish(max_length=9, longer=Longer.DROP))
+    record = json.loads((tmp_path / "cut" / "export.json").read_text())
+    dropped = [record["parts"][part]["dropped"]["too_long"] for part in ("train", "validation")]
+    assert min(dropped) > 0
+    assert sum(dropped) == record["dropped"]["too_long"]
 
 
 def test_the_side_depends_on_nothing_but_the_prompt(datasets: Datasets, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ async def test_wrong_recipe_key(recipe_file) -> None:
 async def test_a_time_that_is_none(recipe_file) -> None:
     status, _, err = await draftmill("run", recipe_file(), "--until", "25:00")
     assert status == 2
-    assert_four_parts(err, "--until", "'25:00'", "06:00")
+    assert_four_parts(err, "until is no time", "'25:00'", "06:00")
     assert "starting" not in err
 
 

@@ -225,7 +225,7 @@ def test_the_log_handler_is_there_once_whatever_the_settings() -> None:
 
 
 OTHERS = 8
-"""Task runs of a run beside those of slices and chunks: load, plan, gate, seal, report, rejudging."""
+"""Task runs of a run beside those of slices and chunks: load, plan, gate, seal, page, report, rejudging."""
 
 
 def num_slices(rows: int) -> int:
@@ -273,8 +273,8 @@ async def test_three_hundred_task_runs_are_all_in_the_ui_and_final(mill, fake_se
             recipe = mill.recipe_file(chunk_rows=3, engine__in_flight=32)
             process = await start_run(recipe, environment=_environment(server))
             assert await process.wait() == 0, (mill.folder / "recipe.err").read_text()
-        found = await asyncio.to_thread(_final_tasks, server, 3 * 96 + 6)
-        assert len(found) == len(set(found)) == 3 * 96 + 6
+        found = await asyncio.to_thread(_final_tasks, server, 3 * 96 + 7)
+        assert len(found) == len(set(found)) == 3 * 96 + 7
         assert {f"{verb} chunk {n}/96" for verb in ("generate", "validate", "upload") for n in range(1, 97)} < set(
             found
         )

@@ -38,6 +38,8 @@ async def test_two_nights_the_second_with_prompts_in_the_bucket(
     assert (second["summary"]["rows"]["kept"], asked, second["summary"]["manifest"]) == (4, 2, 2)
     found = verify(open_storage(s3_mill.dataset))
     assert (found.ok, found.rows) == (True, 6), found.faults
+    assert second["page"] == f"{s3_mill.dataset}/reports/00000002.html"
+    assert fsspec.filesystem("s3").cat_file(second["page"]).startswith(b"<!doctype html>")
     shards = [f"{s3_mill.dataset}/{ref.path}" for ref in s3_mill.manifest.shards]
     as_pandas_reads_it = pd.concat([pd.read_parquet(shard) for shard in shards])
     assert sorted(as_pandas_reads_it["prompt_id"]) == SIX

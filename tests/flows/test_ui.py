@@ -56,6 +56,7 @@ async def test_names_say_what_and_artifacts_hold_the_numbers(mill, fake_server) 
         "check the servers",
         *(f"{verb} chunk {n}/2" for verb in ("generate", "validate", "upload") for n in (1, 2)),
         "seal the manifest",
+        "make the report page",
         "report the numbers",
     }
     assert {artifact.key for artifact in artifacts} == {

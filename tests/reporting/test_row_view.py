@@ -17,7 +17,6 @@ from draftmill.errors import DatasetError, RecipeError
 from draftmill.exporting.masks import Mask
 from draftmill.judging.structure import Structure
 from draftmill.records import Answer, Completion, Reason, Row, Thinking, Verdict
-from draftmill.reporting.cut import runs
 from draftmill.reporting.row_parts import Part
 from draftmill.reporting.row_view import row_view
 
@@ -125,11 +124,6 @@ def test_what_is_supervised_and_where_an_id_is(storage: Storage, mask: Mask, on:
     assert view.supervised(mask) == [bool(one) for one in on]
     assert view.places(CLOSE) == [3]
     assert view.places(12345) == []
-
-
-def test_parts_as_runs() -> None:
-    assert runs([P, P, R, M, C, C, E]) == [(2, P), (3, R), (4, M), (6, C), (7, E)]
-    assert runs([]) == []
 
 
 def test_rows_by_number_good_ones_first_and_by_the_beginning_of_a_key(storage: Storage) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from draftmill.exporting.masks import Mask, supervised
 from draftmill.judging.structure import Structure
 from draftmill.redaction import without_secrets
-from draftmill.reporting.cut import parts, runs
+from draftmill.reporting.cut import part_runs
 from draftmill.reporting.page.packing import pack
 from draftmill.reporting.page.reading import ShownRow
 from draftmill.reporting.pieces import TokenPiece
@@ -46,7 +46,7 @@ def row_json(row: ShownRow, structures: Mapping[str, Structure]) -> RowJson:
         "finish_reason": columns["finish_reason"],
         "prompt_len": columns["prompt_len"],
         "ids": ids,
-        "parts": [[end, part.value] for end, part in runs(parts(ids, spans, structure))],
+        "parts": [[end, part.value] for end, part in part_runs(row.ids_T, spans, structure)],
         "masks": {
             mask.value: [list(interval) for interval in supervised(spans, mask, structure.thinking)] for mask in Mask
         },
