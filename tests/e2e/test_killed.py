@@ -47,6 +47,14 @@ def watcher(run: str) -> int:
     raise AssertionError("nobody watches over the run")
 
 
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 async def retried_to_the_end(stack, mill, asked: Asked, run: str, ended_at: float) -> None:
     stack.retry(run)
     found = await asyncio.to_thread(stack.wait, run, lambda run: run["state"]["type"] == "COMPLETED")
@@ -77,8 +85,11 @@ async def test_its_worker_is_stopped(stack, start_worker, mill, fake_server) -> 
     # A worker takes some seconds to end.
     async with fake_server(latency=Latency(first_s=2.0)) as fake:
         run = await run_in_the_middle(stack, mill, fake)
+        (child,) = stack.children(worker)
+        stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
+        await until(lambda: is_gone(child))
         ended_at = time.time()
-        await asyncio.to_thread(worker.stop)
+        await stopping
         crashed = await asyncio.to_thread(stack.wait, run)
         assert crashed["state"]["name"] == "Crashed"
         assert fake.stats()["in_flight"] == 0

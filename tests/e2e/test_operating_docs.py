@@ -29,6 +29,9 @@ TEXT = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 WAIT_S = 240
 """Seconds for a command, and for what it has begun."""
 
+ENDS_S = 30
+"""Seconds for what stays to end by itself: a worker of Prefect's at times does not."""
+
 INSTALL = ".venv/bin/pip install -c requirements.lock ."
 """From nothing it takes minutes, and .ci/run does it: here without what it depends on, and only to the last step."""
 
@@ -136,7 +139,11 @@ class Machine:
     def end(self) -> None:
         for child in reversed(self.children):
             os.killpg(child.pid, signal.SIGTERM)
-            child.wait(WAIT_S)
+            try:
+                child.wait(ENDS_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait(ENDS_S)
 
 
 @pytest.fixture
